@@ -24,7 +24,7 @@ from deerflow.gateway.page import STATIC
 from deerflow.mcp import McpServers, ServerStatus, ToolPins, missing_package
 from deerflow.mcp.base import ServerEnvironment
 from deerflow.models import ModelFactory, discover
-from deerflow.models.compatible import reaching_problem
+from deerflow.models.compatible import connection_problem
 from deerflow.models.providers import memory_model
 from deerflow.observability import secrets_of
 from deerflow.observability.logs import Redactor
@@ -138,7 +138,7 @@ async def _model(factory: ModelFactory, name: str, use: str) -> Finding:
         model = factory.create(name)
     except DeerFlowError as error:
         return Finding(Verdict.BAD, "models", f"{name}: {error}")
-    problem = await reaching_problem(model)
+    problem = await connection_problem(model)
     if problem is None:
         return Finding(Verdict.GOOD, "models", f"{name} ({use})")
     return Finding(Verdict.BAD, "models", f"{name}: {without_login(problem)}")

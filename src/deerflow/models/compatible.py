@@ -121,7 +121,7 @@ class CompatibleChatOpenAI(ChatOpenAI):
         if generation is not None and delta:
             if pieces and isinstance(generation.message, AIMessageChunk):
                 generation.message.tool_call_chunks = pieces
-            _keep_beside(generation.message, delta)
+            _keep_extra_fields(generation.message, delta)
         return generation
 
     @override
@@ -131,7 +131,7 @@ class CompatibleChatOpenAI(ChatOpenAI):
         result = super()._create_chat_result(response, generation_info)
         body = response if isinstance(response, dict) else response.model_dump(warnings=False)
         for generation, choice in zip(result.generations, body.get("choices") or (), strict=False):
-            _keep_beside(generation.message, choice.get("message") or {})
+            _keep_extra_fields(generation.message, choice.get("message") or {})
         return result
 
     @override
@@ -148,7 +148,7 @@ class CompatibleChatOpenAI(ChatOpenAI):
             return super()._get_request_payload(messages, stop=stop, **kwargs)
         for message, sent in zip(rest, payload["messages"], strict=True):
             if isinstance(message, AIMessage) and sent.get("tool_calls"):
-                _send_beside(message, sent, self.reasoning_key)
+                _send_extra_fields(message, sent, self.reasoning_key)
         others = iter(payload["messages"])
         payload["messages"] = [plain or next(others) for plain in said]
         return payload
@@ -200,7 +200,7 @@ def _plain(message: BaseMessage) -> dict[str, Any] | None:
     content = fields["content"]
     if (
         role is None
-        or not (isinstance(content, str) or _is_sent_as_it_is(content))
+        or not (isinstance(content, str) or _has_openai_format(content))
         or fields["name"]
         or not fields["additional_kwargs"].keys().isdisjoint(MORE)
         or fields.get("tool_calls")
@@ -210,7 +210,7 @@ def _plain(message: BaseMessage) -> dict[str, Any] | None:
     return {"role": role, "content": content}
 
 
-def _is_sent_as_it_is(content: Sequence[Any]) -> bool:
+def _has_openai_format(content: Sequence[Any]) -> bool:
     """Return whether all content blocks have OpenAI's format; LangChain's conversion takes 0.6 ms each."""
     return all(
         isinstance(block, dict)
@@ -247,7 +247,7 @@ def _begins(call: Mapping[str, Any]) -> bool:
     return bool(call["function"].get("name")) and (len(arguments) <= READ_CHARS or is_json(arguments))
 
 
-def _keep_beside(message: BaseMessage | BaseMessageChunk, said: Mapping[str, Any]) -> None:
+def _keep_extra_fields(message: BaseMessage | BaseMessageChunk, said: Mapping[str, Any]) -> None:
     """Keep what the server sent in addition to the text: reasoning, and extra content of tool calls."""
     reasoning = _reasoning_in(said)
     if reasoning:
@@ -274,7 +274,7 @@ def _reasoning_in(said: Mapping[str, Any]) -> str:
     return ""
 
 
-def _send_beside(message: AIMessage, sent: dict[str, Any], reasoning_key: str) -> None:
+def _send_extra_fields(message: AIMessage, sent: dict[str, Any], reasoning_key: str) -> None:
     """Write the kept fields into a request message where the server expects them."""
     reasoning = message.additional_kwargs.get("reasoning_content")
     if reasoning and reasoning_key == "reasoning_details":
@@ -299,7 +299,7 @@ def _timeouts(timeout: object) -> tuple[float, float | None]:
 PROBE_SECONDS = 5.0
 
 
-async def reaching_problem(model: BaseChatModel, *, timeout_seconds: float = PROBE_SECONDS) -> str | None:
+async def connection_problem(model: BaseChatModel, *, timeout_seconds: float = PROBE_SECONDS) -> str | None:
     """Return why a model's server cannot be used; None if it can, or if that cannot be determined.
 
     Listing the models is free, and every OpenAI-compatible server checks the key for it. A server without a

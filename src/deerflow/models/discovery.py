@@ -68,13 +68,16 @@ async def discover(
     """
     found, unusable = _by_keys(env, is_installed)
     notes = [key.note for key in unusable]
-    found = _with_different_names(found or await (probe or probe_local)(LOCAL_SERVERS))
-    if not found and not unusable:
+    found = found or await (probe or probe_local)(LOCAL_SERVERS)
+    first: dict[str, ModelSettings] = {}
+    for model in found:
+        first.setdefault(model.name, model)  # two servers may serve the same model
+    if not first and not unusable:
         notes.append(
             "no model can be used yet: set a key such as OPENAI_API_KEY, start a local server (Ollama), "
             "or add `models:` to config.yaml; until then the offline model answers"
         )
-    return Discovery(tuple(found) or (_offline(unusable),), tuple(notes), tuple(unusable))
+    return Discovery(tuple(first.values()) or (_offline(unusable),), tuple(notes), tuple(unusable))
 
 
 def _offline(unusable: Sequence[UnusableKey]) -> ModelSettings:
@@ -150,11 +153,3 @@ def _local_entry(server: LocalServer, model: str) -> ModelSettings:
             "api_key": "not-needed",
         }
     )
-
-
-def _with_different_names(models: Sequence[ModelSettings]) -> list[ModelSettings]:
-    """Keep the first model of each name: two servers may serve the same model."""
-    first: dict[str, ModelSettings] = {}
-    for model in models:
-        first.setdefault(model.name, model)
-    return list(first.values())

@@ -17,7 +17,7 @@ from deerflow.models.fallback import FallbackChatModel, can_reason
 from deerflow.models.pool import SessionPool
 from deerflow.models.providers import PLUGINS, class_path
 from deerflow.models.repair import repairing
-from deerflow.models.tool_call_assembly import watched
+from deerflow.models.tool_call_assembly import reporting_malformed_calls
 from deerflow.plugins import find_plugin
 
 logger = logging.getLogger(__name__)
@@ -160,10 +160,10 @@ class ModelFactory:
         if "pool" in cls.model_fields:
             arguments["pool"] = self._pool
             proxy = self._pool.proxy_for(arguments.get("base_url") or OPENAI_URL)
-            _go_through(proxy, arguments, settings)
+            _set_proxy(proxy, arguments, settings)
         is_lean = "pool" in cls.model_fields and arguments.get("transport") != "sdk"
         if not is_lean or arguments.get("use_responses_api"):  # the lean transport checks calls itself
-            cls = watched(cls)
+            cls = reporting_malformed_calls(cls)
         if settings.repair_tool_calls != "never":
             cls = repairing(cls, settings.repair_tool_calls)
         model = _constructed(cls, arguments, settings)
@@ -183,7 +183,7 @@ def _class_of(settings: ModelSettings) -> type[BaseChatModel]:
     return found
 
 
-def _go_through(proxy: str | None, arguments: dict[str, Any], settings: ModelSettings) -> None:
+def _set_proxy(proxy: str | None, arguments: dict[str, Any], settings: ModelSettings) -> None:
     """Pass the proxy to the SDK too, which does not see variables that are only set in `.env`."""
     proxy = arguments.get("openai_proxy") or proxy
     if not proxy:

@@ -19,6 +19,9 @@ from typing_extensions import override
 logger = logging.getLogger(__name__)
 
 Messages = list[BaseMessage]
+Stop = list[str] | None
+AsyncManager = AsyncCallbackManagerForLLMRun | None
+SyncManager = CallbackManagerForLLMRun | None
 Tool = dict[str, Any] | type | Callable[..., Any] | BaseTool
 
 
@@ -70,11 +73,7 @@ class FallbackChatModel(BaseChatModel):
     # member's own streaming, cache and rate limit.
     @override
     async def _agenerate_with_cache(
-        self,
-        messages: Messages,
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: AsyncManager = None, **kwargs: Any
     ) -> ChatResult:
         failures = _Failures(self.names)
         for number, member in enumerate(self.members):
@@ -87,11 +86,7 @@ class FallbackChatModel(BaseChatModel):
 
     @override
     def _generate(
-        self,
-        messages: Messages,
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: SyncManager = None, **kwargs: Any
     ) -> ChatResult:
         failures = _Failures(self.names)
         for member in self.members:
@@ -100,22 +95,8 @@ class FallbackChatModel(BaseChatModel):
         raise failures.first()
 
     @override
-    async def _agenerate(
-        self,
-        messages: Messages,
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        return await self._agenerate_with_cache(messages, stop, run_manager, **kwargs)
-
-    @override
     async def _astream(
-        self,
-        messages: Messages,
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: AsyncManager = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         failures = _Failures(self.names)
         for member in self.members:

@@ -104,7 +104,7 @@ ENABLE_THINKING: Mapping[str, Any] = {
     "supports_thinking": True,
     "when_thinking_enabled": {"extra_body": {"enable_thinking": True}},
 }
-SEES: Mapping[str, Any] = {"supports_vision": True}
+VISION: Mapping[str, Any] = {"supports_vision": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,13 +135,13 @@ class LocalServer:
 
 
 PROVIDERS: tuple[Provider, ...] = (
-    Provider(label="OpenAI", prefix="OPENAI", model="gpt-5.6", settings=SEES),
+    Provider(label="OpenAI", prefix="OPENAI", model="gpt-5.6", settings=VISION),
     Provider(
         label="Anthropic",
         prefix="ANTHROPIC",
         model="claude-sonnet-5-5",
         use="langchain_anthropic:ChatAnthropic",
-        settings={**SEES, "max_tokens": 16_000},
+        settings={**VISION, "max_tokens": 16_000},
     ),
     Provider(
         label="Google",
@@ -149,7 +149,7 @@ PROVIDERS: tuple[Provider, ...] = (
         model="gemini-3.6-flash",
         key_variables=("GEMINI_API_KEY",),
         use="langchain_google_genai:ChatGoogleGenerativeAI",
-        settings=SEES,
+        settings=VISION,
     ),
     Provider(
         label="DeepSeek",
@@ -163,7 +163,7 @@ PROVIDERS: tuple[Provider, ...] = (
         prefix="MOONSHOT",
         model="kimi-k3",
         base_url="https://api.moonshot.cn/v1",
-        settings={**THINKING_TYPE, **SEES},
+        settings={**THINKING_TYPE, **VISION},
     ),
     Provider(
         label="Qwen",
@@ -179,7 +179,7 @@ PROVIDERS: tuple[Provider, ...] = (
         model="doubao-seed-1-8-251228",
         key_variables=("ARK_API_KEY", "VOLCANO_ENGINE_API_KEY"),
         base_url="https://ark.cn-beijing.volces.com/api/v3",
-        settings={**THINKING_TYPE, **SEES},
+        settings={**THINKING_TYPE, **VISION},
     ),
     Provider(
         label="OpenRouter",

@@ -43,11 +43,11 @@ MOST_PROSE_CHARS = 300
 MOST_HELD_CHARS = 400_000
 MOST_HEAD_CHARS = 400
 """An object that is a call names its tool within this many characters."""
-MOST_GLUE_CHARS = 200
+MOST_WRAPPER_CHARS = 200
 FIRST_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPERS, *OTHER_KEYS, "tool_calls"})
 _OPENER = re.compile(r"(?m)^[ \t]*(?=`{1,3}|[{\[])|<(?=[A-Za-z]|\Z)")
 _FENCE_OR_TAG = re.compile(r"(?m)^[ \t]*(?=`{1,3})|<(?=[A-Za-z]|\Z)")
-_GLUE = re.compile(r"(?:[\s,;]|`{1,3}(?:[\w-]*)|</?(?:[\w-]{0,40}>?))*")
+_WRAPPER = re.compile(r"(?:[\s,;]|`{1,3}(?:[\w-]*)|</?(?:[\w-]{0,40}>?))*")
 _TAG = re.compile(r"<([A-Za-z][\w-]*)>")
 _FENCE = re.compile(r"[ \t]*```[ \t]*([\w-]*)")
 _FENCE_END = re.compile(r"(?m)^[ \t]*```[ \t]*$")
@@ -432,7 +432,7 @@ class _Candidate:
         self._tools = tools
         self._pieces: list[str] = []
         self._length = 0
-        self._glue = ""
+        self._wrapper = ""
         self._value: _JsonEnd | None = None
         self._head = ""
         self._is_named = False
@@ -454,7 +454,7 @@ class _Candidate:
         if self._length > MOST_HELD_CHARS:
             return 0
         if self._value is None:
-            begin = self._read_glue(piece)
+            begin = self._read_wrapper(piece)
             if begin is None:
                 return 0 if self._is_over() else None
             piece = piece[begin:]
@@ -465,7 +465,7 @@ class _Candidate:
             return 0
         if end is None:
             return None
-        self.calls = self._tools.calls_in(_parsed(self.text[len(self._glue) : before + end]))
+        self.calls = self._tools.calls_in(_parsed(self.text[len(self._wrapper) : before + end]))
         return before + end if self.calls else 0
 
     def closed(self) -> object:
@@ -473,35 +473,35 @@ class _Candidate:
         if self._value is None or self._value.is_in_string or not self._value.stack:
             return None
         rest = "".join(_CLOSERS[each] for each in reversed(self._value.stack))
-        said = re.sub(r"(?:\s|```|</[\w-]*>?)+\Z", "", self.text[len(self._glue) :])
+        said = re.sub(r"(?:\s|```|</[\w-]*>?)+\Z", "", self.text[len(self._wrapper) :])
         return _parsed(said + rest)
 
-    def _read_glue(self, piece: str) -> int | None:
+    def _read_wrapper(self, piece: str) -> int | None:
         """Return where the JSON starts in the chunk; None if it has not started."""
-        known = len(self._glue)
-        self._glue += piece[: MOST_GLUE_CHARS + 1]
-        match = _GLUE.match(self._glue)
+        known = len(self._wrapper)
+        self._wrapper += piece[: MOST_WRAPPER_CHARS + 1]
+        match = _WRAPPER.match(self._wrapper)
         end = match.end() if match else 0
-        if self._glue[end : end + 1] not in _CLOSERS:
+        if self._wrapper[end : end + 1] not in _CLOSERS:
             return None
-        self._glue = self._glue[:end]
+        self._wrapper = self._wrapper[:end]
         if self._is_over():
             return None
-        tags = [tag.lower() for tag in _TAG.findall(self._glue)]
+        tags = [tag.lower() for tag in _TAG.findall(self._wrapper)]
         self.is_tagged = any("tool" in tag or "function" in tag or "call" in tag for tag in tags)
-        self.is_in_fence = len(_FENCE.findall(self._glue)) % 2 == 1
+        self.is_in_fence = len(_FENCE.findall(self._wrapper)) % 2 == 1
         return end - known
 
     def _is_over(self) -> bool:
         """Return whether no call can follow the tags and fences read so far."""
-        if len(self._glue) > MOST_GLUE_CHARS or not _GLUE.fullmatch(self._glue):
+        if len(self._wrapper) > MOST_WRAPPER_CHARS or not _WRAPPER.fullmatch(self._wrapper):
             return True
-        if any(tag.lower() in _UNREAD_TAGS for tag in _TAG.findall(self._glue)):
+        if any(tag.lower() in _UNREAD_TAGS for tag in _TAG.findall(self._wrapper)):
             return True
         return any(
             fence[1].lower() not in _CALL_FENCES and "tool" not in fence[1].lower()
-            for fence in _FENCE.finditer(self._glue)
-            if fence.end() < len(self._glue)  # otherwise its language may be incomplete
+            for fence in _FENCE.finditer(self._wrapper)
+            if fence.end() < len(self._wrapper)  # otherwise its language may be incomplete
         )
 
     def _may_name_a_tool(self, piece: str) -> bool:

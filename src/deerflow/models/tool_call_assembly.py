@@ -1,12 +1,13 @@
 """Assembles streamed tool calls and reports malformed ones, whatever the server sends.
 
 LangChain's adapter joins fragments by their index. Some servers send no index, or the same index for every
-call, or no id, or a new id with every fragment, or repeat the tool name in every fragment; `CallPieces`
-assigns their fragments.
+call, or no id, or a new id with every fragment, or repeat the tool name in every fragment;
+`ToolCallAssembler` assigns their fragments.
 
 LangChain completes truncated JSON, so a truncated file can no longer be distinguished from a complete one.
-`watched` therefore inspects the fragments of other providers' models while they stream. It also splits a
-chunk that has both content and a finish reason, because some clients ignore the content of such a chunk.
+`reporting_malformed_calls` therefore inspects the fragments of other providers' models while they stream. It
+also splits a chunk that has both content and a finish reason, because some clients ignore the content of such
+a chunk.
 """
 
 import json
@@ -30,7 +31,7 @@ BROKEN_CALLS = "broken_calls"
 
 LangChain completes truncated arguments, so a tool would run with a part of its input.
 """
-MENDED_CHARS = 1000
+REPAIRABLE_CHARS = 1000
 """Malformed arguments up to this length are left to LangChain, which recovers what it can."""
 _WHOLE_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _OPEN_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(\\)?\Z', re.DOTALL)
@@ -52,7 +53,7 @@ class _Call:
         return last.endswith("}") and is_json("".join(self.arguments))
 
 
-class CallPieces:
+class ToolCallAssembler:
     """The tool calls received so far in one answer."""
 
     def __init__(self) -> None:
@@ -80,12 +81,12 @@ class CallPieces:
         return [call.id for call in self._calls if not is_json("".join(call.arguments))]
 
     def endings(self) -> list[Json]:
-        """Return a final fragment for each long malformed call, see `hopeless_ending`."""
+        """Return a final fragment for each long malformed call, see `rejecting_suffix`."""
         whole = {number: "".join(call.arguments) for number, call in enumerate(self._calls)}
         return [
-            {"index": number, "function": {"arguments": hopeless_ending(arguments)}}
+            {"index": number, "function": {"arguments": rejecting_suffix(arguments)}}
             for number, arguments in whole.items()
-            if len(arguments) > MENDED_CHARS and not is_json(arguments)
+            if len(arguments) > REPAIRABLE_CHARS and not is_json(arguments)
         ]
 
     def _number(self, piece: Json, function: Json) -> int:
@@ -128,7 +129,7 @@ def is_json(arguments: str) -> bool:
     return True
 
 
-def hopeless_ending(arguments: str) -> str:
+def rejecting_suffix(arguments: str) -> str:
     """Return a suffix that makes LangChain's partial JSON parser reject malformed arguments at once.
 
     The parser removes one character after another from the end and parses the rest again, which takes
@@ -172,15 +173,15 @@ Stream = Callable[..., AsyncIterator[ChatGenerationChunk]]
 
 
 @cache
-def watched(cls: type[BaseChatModel]) -> type[BaseChatModel]:
+def reporting_malformed_calls(cls: type[BaseChatModel]) -> type[BaseChatModel]:
     """Return a subclass of a chat model whose streamed answers list their malformed tool calls."""
     if cls._astream is BaseChatModel._astream and cls._stream is BaseChatModel._stream:
         return cls  # no streaming: its calls arrive complete and are parsed strictly
-    body = {"_astream": _watching(cls._astream), "__module__": cls.__module__, "__doc__": cls.__doc__}
+    body = {"_astream": _checked_stream(cls._astream), "__module__": cls.__module__, "__doc__": cls.__doc__}
     return type(cls.__name__, (cls,), body)
 
 
-def _watching(stream: Stream) -> Stream:
+def _checked_stream(stream: Stream) -> Stream:
     async def _astream(self: BaseChatModel, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
         calls = _Calls()
         async with aclosing(stream(self, *args, **kwargs)) as chunks:  # type: ignore[type-var]
@@ -254,10 +255,10 @@ class _Calls:
         ]
 
     def endings(self) -> list[ToolCallChunk]:
-        """Return a final fragment for each long malformed call, see `hopeless_ending`."""
+        """Return a final fragment for each long malformed call, see `rejecting_suffix`."""
         whole = {key: "".join(pieces) for key, pieces in self._pieces.items() if isinstance(key, int)}
         return [
-            tool_call_chunk(index=key, args=hopeless_ending(arguments))
+            tool_call_chunk(index=key, args=rejecting_suffix(arguments))
             for key, arguments in whole.items()
-            if len(arguments) > MENDED_CHARS and not is_json(arguments)
+            if len(arguments) > REPAIRABLE_CHARS and not is_json(arguments)
         ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from deerflow.models.tool_call_assembly import BROKEN_CALLS, CallPieces
+from deerflow.models.tool_call_assembly import BROKEN_CALLS, ToolCallAssembler
 
 Json = dict[str, Any]
 TEXT_KEYS = frozenset({"content", "reasoning_content", "reasoning"})
@@ -41,7 +41,7 @@ class ChunkDecoder:
         self._rest = b""
         self._open: _Slot | None = None
         self._usage: Json | None = None
-        self._calls = CallPieces()
+        self._calls = ToolCallAssembler()
         self.has_begun = False
         """Whether a `data:` line was read."""
         self.is_done = False
@@ -189,7 +189,7 @@ def error_in(body: Json) -> object:
 def tidy_whole(body: Json) -> None:
     """Fill in fields that some servers omit from a non-streamed answer's tool calls; reject other bodies."""
     for choice in body["choices"]:
-        pieces = CallPieces()
+        pieces = ToolCallAssembler()
         message = _numbered(choice.get("message"))
         if not isinstance(message, dict) or not _is_list_of_dicts(message.get("tool_calls")):
             raise MalformedStreamError(f"there is no message in it: {_shortly(message)}")

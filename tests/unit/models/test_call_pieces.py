@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.utils.json import parse_partial_json
 
-from deerflow.models.tool_call_assembly import CallPieces, hopeless_ending
+from deerflow.models.tool_call_assembly import ToolCallAssembler, rejecting_suffix
 
 Piece = dict[str, Any]
 
@@ -16,7 +16,7 @@ def piece(arguments: Any = None, *, name: str | None = None, **more: Any) -> Pie
     return {"function": {"name": name, "arguments": arguments}, **more}
 
 
-def joined(pieces: CallPieces, *given: Piece) -> list[tuple[str, str, str]]:
+def joined(pieces: ToolCallAssembler, *given: Piece) -> list[tuple[str, str, str]]:
     """Return id, name and arguments of each call as the adapter puts them together: by number."""
     calls: dict[int, list[str]] = {}
     for one in given:
@@ -60,7 +60,7 @@ A_NEW_ID_EACH_TIME = two_calls(
     [NO_INDEX, INTERLEAVED, WORDS_FOR_INDEXES, ALWAYS_INDEX_ZERO, NAMES_AND_IDS_AGAIN, A_NEW_ID_EACH_TIME],
 )
 def test_calls_stay_apart_however_a_server_numbers_them(given: list[Piece]) -> None:
-    pieces = CallPieces()
+    pieces = ToolCallAssembler()
 
     calls = joined(pieces, *given)
 
@@ -70,7 +70,7 @@ def test_calls_stay_apart_however_a_server_numbers_them(given: list[Piece]) -> N
 
 @pytest.mark.parametrize("index", [{}, {"index": 0}])
 def test_calls_without_an_id_get_one_each(index: Piece) -> None:
-    calls = joined(CallPieces(), *(piece('{"p": 1}', name="ls", **index) for _ in range(2)))
+    calls = joined(ToolCallAssembler(), *(piece('{"p": 1}', name="ls", **index) for _ in range(2)))
 
     assert [call[1:] for call in calls] == [("ls", '{"p": 1}')] * 2
     assert len({call[0] for call in calls} - {""}) == 2
@@ -80,7 +80,7 @@ def test_calls_without_an_id_get_one_each(index: Piece) -> None:
 def test_a_name_that_is_said_with_every_piece_makes_one_call(index: Piece) -> None:
     given = [piece(said, name="ls", **index) for said in ("", '{"p": {"q":', " 1}", "}", "")]
 
-    calls = joined(CallPieces(), *given)
+    calls = joined(ToolCallAssembler(), *given)
 
     assert [call[1:] for call in calls] == [("ls", '{"p": {"q": 1}}')]
 
@@ -91,13 +91,13 @@ def test_one_id_for_two_calls_does_not_make_one_of_them() -> None:
         piece('{"p": 2}', name="ls", index=1, id="same"),
     ]
 
-    calls = joined(CallPieces(), *given)
+    calls = joined(ToolCallAssembler(), *given)
 
     assert [call[2] for call in calls] == ['{"p": 1}', '{"p": 2}']
 
 
 def test_a_call_that_broke_off_is_named_also_when_the_server_gave_it_no_id() -> None:
-    pieces = CallPieces()
+    pieces = ToolCallAssembler()
 
     ((call_id, _, _),) = joined(pieces, piece('{"path": "/mnt', name="rm", index=0))
 
@@ -106,13 +106,13 @@ def test_a_call_that_broke_off_is_named_also_when_the_server_gave_it_no_id() -> 
 
 
 def test_arguments_that_come_as_an_object_are_written_out() -> None:
-    calls = joined(CallPieces(), piece({"p": "路"}, name="ls", id="a"))
+    calls = joined(ToolCallAssembler(), piece({"p": "路"}, name="ls", id="a"))
 
     assert calls == [("a", "ls", '{"p":"路"}')]
 
 
 def test_numbers_for_ids_and_odd_types_are_understood_or_left_out() -> None:
-    pieces = CallPieces()
+    pieces = ToolCallAssembler()
 
     calls = joined(pieces, piece('{"p":', name="ls", id=7, index=[]), piece(" 1}", id=7, index={}))
     pieces.take({"id": "b", "function": {"name": 3, "arguments": 4}})
@@ -123,7 +123,7 @@ def test_numbers_for_ids_and_odd_types_are_understood_or_left_out() -> None:
 
 @pytest.mark.parametrize("function", [None, "ls", []])
 def test_a_piece_without_a_function_does_no_harm(function: Any) -> None:
-    pieces = CallPieces()
+    pieces = ToolCallAssembler()
 
     pieces.take({"id": "a", "function": function})
 
@@ -144,7 +144,7 @@ def test_a_piece_without_a_function_does_no_harm(function: Any) -> None:
 def test_a_long_broken_call_is_given_up_in_linear_time(arguments: str) -> None:
     started = time.process_time()  # not what others on this machine take
 
-    ended = parse_partial_json(arguments + hopeless_ending(arguments))
+    ended = parse_partial_json(arguments + rejecting_suffix(arguments))
 
     assert ended is None
     assert time.process_time() - started < 2

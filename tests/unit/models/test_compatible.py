@@ -13,7 +13,7 @@ from support.model_server import ScriptedModel, call, raw_call, reasoning, silen
 
 from deerflow.models.compatible import CompatibleChatOpenAI
 from deerflow.models.pool import SessionPool
-from deerflow.models.tool_call_assembly import watched
+from deerflow.models.tool_call_assembly import reporting_malformed_calls
 
 
 @pytest.fixture(params=["lean", "sdk"])
@@ -105,7 +105,7 @@ async def test_reasoning_is_sent_back_with_its_tool_calls(
     assert "reasoning_content" not in last[3], "only what led to a tool call is needed again"
 
 
-async def test_a_message_without_reasoning_is_sent_as_it_is(
+async def test_a_message_without_reasoning_has_openai_format(
     model: ScriptedModel, chat: CompatibleChatOpenAI
 ) -> None:
     model.will_say(text("ok"))
@@ -213,7 +213,9 @@ def test_the_responses_api_gets_all_messages() -> None:
 async def test_a_long_call_in_pieces_holds_nobody_up(
     transport: str, is_broken: bool, model: ScriptedModel, pool: SessionPool, sdk_clients: dict[str, Any]
 ) -> None:
-    kind: Any = CompatibleChatOpenAI if transport == "lean" else watched(CompatibleChatOpenAI)
+    kind: Any = (
+        CompatibleChatOpenAI if transport == "lean" else reporting_malformed_calls(CompatibleChatOpenAI)
+    )
     given = {"base_url": model.base_url, "transport": transport, "pool": pool, **sdk_clients}
     chat = kind(model="m", api_key="k", max_retries=0, **given)
     arguments = json.dumps({"content": "word " * 16_000})

@@ -8,7 +8,7 @@ from support.model_server import ScriptedModel
 
 from deerflow.config import ModelSettings
 from deerflow.models import ModelFactory
-from deerflow.models.compatible import reaching_problem
+from deerflow.models.compatible import connection_problem
 from deerflow.models.discovery import OFFLINE
 
 Server = Callable[[int | None], Awaitable[str]]
@@ -45,7 +45,7 @@ def entry(base_url: str, name: str = "m", **more: object) -> ModelSettings:
 async def problem(*entries: ModelSettings, timeout_seconds: float = 30) -> str | None:
     factory = ModelFactory(entries, env={})
     try:
-        return await reaching_problem(factory.create(), timeout_seconds=timeout_seconds)
+        return await connection_problem(factory.create(), timeout_seconds=timeout_seconds)
     finally:
         await factory.aclose()
 

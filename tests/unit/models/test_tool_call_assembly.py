@@ -20,7 +20,7 @@ TOOL = {"name": "write_file", "description": "w", "parameters": {"type": "object
 
 
 async def answer(factory: ModelFactory, name: str | None = None) -> AIMessage:
-    """Ask as an agent does whose tokens are watched: the answer is streamed and then put together."""
+    """Call the model as an agent with a token stream does: the answer is joined from its chunks."""
     said = await factory.create(name).bind_tools([TOOL]).ainvoke([HumanMessage("hi")], stream=True)
     await factory.aclose()
     return said

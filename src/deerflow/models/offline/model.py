@@ -22,6 +22,11 @@ from typing_extensions import override
 from deerflow.models.offline.conversation import OfflineCall, read_conversation
 from deerflow.models.offline.lead import decide
 
+Messages = list[BaseMessage]
+Stop = list[str] | None
+AsyncManager = AsyncCallbackManagerForLLMRun | None
+SyncManager = CallbackManagerForLLMRun | None
+
 
 class OfflineChatModel(BaseChatModel):
     """Plans, delegates, searches, reads and reports by fixed rules.
@@ -69,44 +74,15 @@ class OfflineChatModel(BaseChatModel):
 
     @override
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: SyncManager = None, **kwargs: Any
     ) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=self._answer(messages, stop, kwargs))])
 
     @override
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        # Ranking megabytes takes a while; other runs share this loop.
-        answer = await asyncio.to_thread(self._answer, messages, stop, kwargs)
-        return ChatResult(generations=[ChatGeneration(message=answer)])
-
-    @override
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        yield from pieces_of(self._answer(messages, stop, kwargs))
-
-    @override
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: AsyncManager = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
+        # Ranking megabytes takes a while; other runs share this loop.
         for piece in pieces_of(await asyncio.to_thread(self._answer, messages, stop, kwargs)):
             yield piece
 

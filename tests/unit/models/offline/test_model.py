@@ -53,16 +53,16 @@ def test_a_chinese_question_gets_a_chinese_introduction() -> None:
     assert "OPENAI_API_KEY" in answer.text
 
 
-def test_text_streams_word_by_word_and_adds_up_to_the_whole() -> None:
+async def test_text_streams_word_by_word_and_adds_up_to_the_whole() -> None:
     model = OfflineChatModel()
-    chunks = list(model.stream("Hello"))
+    chunks = [chunk async for chunk in model.astream("Hello")]
 
     assert len(chunks) > 50
     assert "".join(chunk.text for chunk in chunks) == model.invoke("Hello").text
 
 
-def test_chinese_text_streams_character_by_character() -> None:
-    chunks = [chunk.text for chunk in OfflineChatModel().stream("你好")]
+async def test_chinese_text_streams_character_by_character() -> None:
+    chunks = [chunk.text async for chunk in OfflineChatModel().astream("你好")]
 
     assert sum(len(text) == 1 for text in chunks) > 100
 
@@ -86,9 +86,9 @@ async def test_tool_calls_stream_in_pieces_and_add_up_to_the_call() -> None:
     )
 
 
-def test_usage_is_reported_once_whether_streamed_or_not() -> None:
+async def test_usage_is_reported_once_whether_streamed_or_not() -> None:
     model = OfflineChatModel()
-    streamed = [chunk.usage_metadata for chunk in model.stream("Hello") if chunk.usage_metadata]
+    streamed = [chunk.usage_metadata async for chunk in model.astream("Hello") if chunk.usage_metadata]
     usage = model.invoke("Hello").usage_metadata
 
     assert streamed == [usage]
