@@ -14,7 +14,7 @@ from support.model_server import ScriptedModel, text
 from deerflow.config import UploadSettings
 from deerflow.domain import ThreadFolders
 from deerflow.files.upload_conversion import DocumentConverter
-from deerflow.files.uploads import UploadedFile, list_uploads
+from deerflow.files.uploads import StoredUpload, list_uploads
 
 UPLOADS = "/mnt/user-data/uploads"
 SETTINGS = UploadSettings()
@@ -51,10 +51,10 @@ async def read(api: httpx.AsyncClient, file: dict[str, Any]) -> str:
 
 async def convert(
     folders: ThreadFolders, name: str, content: bytes, **options: Any
-) -> tuple[UploadedFile, DocumentConverter]:
+) -> tuple[StoredUpload, DocumentConverter]:
     (folders.uploads / name).write_bytes(content)
     converter = DocumentConverter(settings=lambda: SETTINGS, **{"wait_seconds": PATIENCE_SECONDS, **options})
-    (found,) = await converter.convert(folders, [UploadedFile("t1", name, len(content), 0.0)])
+    (found,) = await converter.convert(folders, [StoredUpload("t1", name, len(content), 0.0)])
     return found, converter
 
 
@@ -176,7 +176,7 @@ async def test_a_file_of_the_users_is_not_overwritten_and_links_are_not_read(
     (folders.uploads / "b.pdf").symlink_to(tmp_path / "secret.pdf")
 
     taken, converter = await convert(folders, "a.pdf", documents.pdf("x"))
-    (linked,) = await converter.convert(folders, [UploadedFile("t1", "b.pdf", 1, 0.0)])
+    (linked,) = await converter.convert(folders, [StoredUpload("t1", "b.pdf", 1, 0.0)])
 
     assert "a file 'a.pdf.md' already" in (taken.markdown_note or "")
     assert (folders.uploads / "a.pdf.md").read_text() == "mine"
@@ -187,7 +187,7 @@ async def test_nothing_is_converted_if_the_settings_say_so(folders: ThreadFolder
     (folders.uploads / "a.pdf").write_bytes(documents.pdf("x"))
     off = DocumentConverter(settings=lambda: UploadSettings(auto_convert_documents=False))
 
-    (found,) = await off.convert(folders, [UploadedFile("t1", "a.pdf", 1, 0.0)])
+    (found,) = await off.convert(folders, [StoredUpload("t1", "a.pdf", 1, 0.0)])
 
     assert (found.markdown, found.markdown_note) == (None, None)
     assert [each.name for each in folders.uploads.iterdir()] == ["a.pdf"]

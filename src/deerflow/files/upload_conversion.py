@@ -18,7 +18,7 @@ from typing import BinaryIO
 from deerflow.config import UploadSettings
 from deerflow.domain import ThreadFolders, companion_of
 from deerflow.errors import ConflictError, DeerFlowError
-from deerflow.files.uploads import UploadedFile, add_companion, open_upload
+from deerflow.files.uploads import StoredUpload, add_companion, open_upload
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class DocumentConverter:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._working: set[asyncio.Task[str | None]] = set()
 
-    async def convert(self, folders: ThreadFolders, uploads: Sequence[UploadedFile]) -> list[UploadedFile]:
+    async def convert(self, folders: ThreadFolders, uploads: Sequence[StoredUpload]) -> list[StoredUpload]:
         """Return the uploads with the state of their conversion after a short wait."""
         if not self._settings().auto_convert_documents:
             return list(uploads)
@@ -144,7 +144,7 @@ async def _read_within(stream: asyncio.StreamReader, most: int) -> bytes | None:
     return b"".join(pieces)
 
 
-def _described(upload: UploadedFile, task: asyncio.Task[str | None] | None) -> UploadedFile:
+def _described(upload: StoredUpload, task: asyncio.Task[str | None] | None) -> StoredUpload:
     if task is None or task.cancelled():
         return upload
     if not task.done():

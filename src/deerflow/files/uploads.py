@@ -32,7 +32,7 @@ _SUFFIX_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class UploadedFile:
+class StoredUpload:
     """One uploaded file."""
 
     thread_id: str
@@ -76,7 +76,7 @@ def artifact_url(thread_id: str, path: str) -> str:
 
 async def save_upload(
     folders: ThreadFolders, filename: str, chunks: AsyncIterator[bytes], limits: UploadSettings
-) -> UploadedFile:
+) -> StoredUpload:
     """Store one file; a name that is taken gets a number, so that nothing is overwritten."""
     name = checked_name(filename)
     with _uploads(folders) as root:
@@ -88,10 +88,10 @@ async def save_upload(
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(staging, dir_fd=root)
         modified = os.stat(final, dir_fd=root, follow_symlinks=False).st_mtime
-        return UploadedFile(folders.thread_id, final, size, modified)
+        return StoredUpload(folders.thread_id, final, size, modified)
 
 
-def list_uploads(folders: ThreadFolders) -> list[UploadedFile]:
+def list_uploads(folders: ThreadFolders) -> list[StoredUpload]:
     """Return the thread's uploads, sorted by name."""
     with _uploads(folders) as root, os.scandir(root) as entries:
         found = filter(None, [_listed(entry, folders.thread_id) for entry in entries])
@@ -205,7 +205,7 @@ def _uploads(folders: ThreadFolders) -> Iterator[int]:
 _REPLACED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EXDEV, errno.EEXIST})
 
 
-def _listed(entry: "os.DirEntry[str]", thread_id: str) -> UploadedFile | None:
+def _listed(entry: "os.DirEntry[str]", thread_id: str) -> StoredUpload | None:
     if entry.name.startswith(_STAGING):
         return None
     try:
@@ -213,7 +213,7 @@ def _listed(entry: "os.DirEntry[str]", thread_id: str) -> UploadedFile | None:
     except FileNotFoundError:  # deleted meanwhile
         return None
     return (
-        UploadedFile(thread_id, entry.name, about.st_size, about.st_mtime)
+        StoredUpload(thread_id, entry.name, about.st_size, about.st_mtime)
         if stat.S_ISREG(about.st_mode)
         else None
     )
