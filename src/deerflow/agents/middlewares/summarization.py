@@ -30,6 +30,7 @@ from deerflow.config import ContextSize, Settings, SummarizationSettings
 from deerflow.context import RunContext, Spend
 from deerflow.domain import new_id
 from deerflow.models import can_reason, explain
+from deerflow.sandbox import SKILLS
 
 logger = logging.getLogger(__name__)
 
@@ -59,16 +60,23 @@ class SummarizationMiddleware(ChainMiddleware):
     before = ("UploadsMiddleware", "ReminderMiddleware", "DanglingToolCallMiddleware", "ModelErrorMiddleware")
 
     def __init__(
-        self, *, settings: SummarizationSettings, model: Callable[[str], BaseChatModel] | None = None
+        self,
+        *,
+        settings: SummarizationSettings,
+        model: Callable[[str], BaseChatModel] | None = None,
+        skills_path: str = SKILLS,
     ) -> None:
         super().__init__()
         self._settings = settings
+        self._skills_path = skills_path
         self._model = model
         self._counter = TokenCounter()
 
     @classmethod
     def from_settings(cls, settings: Settings, model: ModelByName) -> Self | None:
-        return cls(settings=settings.summarization, model=model) if settings.summarization.enabled else None
+        if not settings.summarization.enabled:
+            return None
+        return cls(settings=settings.summarization, model=model, skills_path=settings.skills.container_path)
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -141,7 +149,8 @@ class SummarizationMiddleware(ChainMiddleware):
             spend=partial(spend, name),
         )
         readers = self._settings.skill_file_read_tool_names
-        return {"summary_text": text, **durable_state(removed, state, readers=readers)}
+        kept = durable_state(removed, state, readers=readers, skills_path=self._skills_path)
+        return {"summary_text": text, **kept}
 
     async def _shorter(
         self, state: ThreadState, before: Compaction, request: ModelCall, limit: int
@@ -309,7 +318,6 @@ SHORT_RESULT_CHARS = 400
 SHOWN_CHARS = 160
 MAX_SKILLS = 8
 MAX_DELEGATIONS = 50
-SKILLS_ROOT = "/mnt/skills"
 TASK = "task"
 
 
@@ -432,7 +440,11 @@ def _clip_longest(messages: list[AnyMessage], excess: int) -> list[AnyMessage]:
 
 
 def durable_state(
-    removed: Iterable[AnyMessage], state: ThreadState, *, readers: Collection[str]
+    removed: Iterable[AnyMessage],
+    state: ThreadState,
+    *,
+    readers: Collection[str],
+    skills_path: str = SKILLS,
 ) -> dict[str, Any]:
     """Return the state that must outlive the removed messages: skills read and tasks delegated."""
     skills = list(state.get("skill_context") or ())
@@ -446,7 +458,7 @@ def durable_state(
             calls += message.tool_calls
     for call in calls:
         path = call["args"].get("path")
-        if call["name"] in readers and isinstance(path, str) and path.startswith(SKILLS_ROOT):
+        if call["name"] in readers and isinstance(path, str) and path.startswith(skills_path):
             skills = [*(known for known in skills if known != path), path]
         elif call["name"] == TASK:
             delegations.append(_delegation(call["args"], results.get(call["id"] or "", "")))

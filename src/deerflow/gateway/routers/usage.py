@@ -147,7 +147,11 @@ async def _compacted(
         return Compaction([]), "the thread has no messages"
     if not body.force and await TokenCounter().count(messages) <= limit:
         return Compaction(messages), "the conversation is below its limit"
-    writer = SummarizationMiddleware(settings=settings, model=deerflow.models.create)
+    writer = SummarizationMiddleware(
+        settings=settings,
+        model=deerflow.models.create,
+        skills_path=deerflow.settings.skills.container_path,
+    )
     compacted = await writer.compact(
         state, messages, model=model, limit=limit, keep=body.keep, is_forced=True, spend=spend
     )

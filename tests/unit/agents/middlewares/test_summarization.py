@@ -158,6 +158,8 @@ def test_skills_and_delegations_outlive_their_messages() -> None:
     assert update["delegations"] == [{"description": "look it up", "result": "It is 42."}]
     again = durable_state(removed * 60, {**state, **update}, readers=["read_file"])
     assert (len(again["skill_context"]), len(again["delegations"])) == (2, 50)
+    moved = durable_state(removed, state, readers=["read_file"], skills_path="/mnt/user-data")
+    assert moved["skill_context"] == ["/mnt/skills/public/old/SKILL.md", "/mnt/user-data/a.txt"]
 
 
 def test_the_summary_is_told_with_all_that_is_still_needed() -> None:
