@@ -1,4 +1,4 @@
-"""What is asked beside a conversation: words in it stay data."""
+"""Side calls treat the words of a conversation as data."""
 
 import re
 from datetime import UTC, datetime

@@ -66,14 +66,14 @@ async def test_sub_agents_that_need_a_shell_are_offered_only_where_there_is_one(
 def test_new_settings_and_new_skills_make_new_agents(lead: Lead, tmp_path: Path) -> None:
     skill = tmp_path / "skills" / "public" / "one" / "SKILL.md"
     ticks = iter(range(0, 1000, 10))
-    rooms = replace(lead.dependencies, skills=Skills(tmp_path / "skills", clock=lambda: next(ticks)))
-    before = LeadAgents(rooms).get(RunOptions())
+    dependencies = replace(lead.dependencies, skills=Skills(tmp_path / "skills", clock=lambda: next(ticks)))
+    before = LeadAgents(dependencies).get(RunOptions())
 
-    assert LeadAgents(rooms).get(RunOptions()) is before
-    assert LeadAgents(replace(rooms, settings=Settings())).get(RunOptions()) is not before
+    assert LeadAgents(dependencies).get(RunOptions()) is before
+    assert LeadAgents(replace(dependencies, settings=Settings())).get(RunOptions()) is not before
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: one\ndescription: First.\n---\n")
-    assert LeadAgents(rooms).get(RunOptions()) is not before
+    assert LeadAgents(dependencies).get(RunOptions()) is not before
 
 
 def test_a_detector_whose_config_does_not_fit_is_named(lead: Lead) -> None:
@@ -432,12 +432,12 @@ async def test_many_runs_share_one_agent_without_mixing(model: ScriptedModel, ne
     shared = leads[0].agent
     model.on(lambda request: True, lambda request: text(f"You said {request.asked}"))
 
-    async def talk(number: int) -> str:
+    async def ask(number: int) -> str:
         values = {"messages": [HumanMessage(f"number {number}", id="q")]}
         config = {"configurable": {"thread_id": f"thread-{number}"}}
         result = await shared.ainvoke(values, config, context=leads[number].context)
         return str(result["messages"][-1].text)
 
-    said = await asyncio.gather(*map(talk, range(20)))
+    said = await asyncio.gather(*map(ask, range(20)))
 
     assert said == [f"You said number {n}" for n in range(20)]

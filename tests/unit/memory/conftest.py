@@ -14,7 +14,7 @@ from deerflow.storage import Storage, open_storage
 
 ANN = Scope("ann@example.org")
 NOW = datetime(2026, 8, 2, 12, tzinfo=UTC)
-NewTalk = Callable[..., PendingConversation]
+NewConversation = Callable[..., PendingConversation]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def memories(storage: Storage) -> MemoryService:
 
 
 @pytest.fixture
-def conversation() -> NewTalk:
+def conversation() -> NewConversation:
     """Make a conversation of some words of the user."""
 
     def make(

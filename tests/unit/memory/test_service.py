@@ -15,7 +15,7 @@ from deerflow.memory.service import MAX_REREADS
 from deerflow.observability.logs import Redactor
 from deerflow.storage import Storage
 
-from .conftest import ANN, NewTalk
+from .conftest import ANN, NewConversation
 
 SETTINGS = MemoryBackendSettings()
 
@@ -64,7 +64,11 @@ async def test_two_processes_that_write_at_once_lose_nothing(
     other = MemoryService(storage.store, redact=Redactor())
 
     await asyncio.gather(
-        *(add(room, f"{name} {n}.") for n in range(15) for name, room in (("a", memories), ("b", other)))
+        *(
+            add(service, f"{name} {n}.")
+            for n in range(15)
+            for name, service in (("a", memories), ("b", other))
+        )
     )
 
     memory = await memories.read(ANN)
@@ -109,7 +113,7 @@ async def test_a_file_takes_the_place_of_everything(memories: MemoryService) -> 
     assert await contents(memories) == ["New."]
 
 
-async def test_a_talk_is_learnt_from(memories: MemoryService, conversation: NewTalk) -> None:
+async def test_a_talk_is_learnt_from(memories: MemoryService, conversation: NewConversation) -> None:
     await add(memories, "Has a dog.")
     ask, asked = answering(tea())
 
@@ -121,7 +125,7 @@ async def test_a_talk_is_learnt_from(memories: MemoryService, conversation: NewT
 
 @pytest.mark.parametrize("answer", [None, "", "no idea"])
 async def test_a_model_without_an_answer_can_be_asked_again(
-    memories: MemoryService, conversation: NewTalk, answer: str | None
+    memories: MemoryService, conversation: NewConversation, answer: str | None
 ) -> None:
     ask, _ = answering(answer)
 
@@ -130,7 +134,7 @@ async def test_a_model_without_an_answer_can_be_asked_again(
 
 
 async def test_a_summary_that_somebody_rewrote_meanwhile_is_written_with_theirs_in_view(
-    storage: Storage, memories: MemoryService, conversation: NewTalk
+    storage: Storage, memories: MemoryService, conversation: NewConversation
 ) -> None:
     other = MemoryService(storage.store, redact=Redactor())
     theirs = Memory({"topOfMind": MemorySection("Coffee.", "t")})
@@ -152,7 +156,7 @@ async def test_a_summary_that_somebody_rewrote_meanwhile_is_written_with_theirs_
 
 
 async def test_where_a_summary_never_rests_the_facts_are_kept(
-    storage: Storage, memories: MemoryService, conversation: NewTalk
+    storage: Storage, memories: MemoryService, conversation: NewConversation
 ) -> None:
     other = MemoryService(storage.store, redact=Redactor())
     count = iter(range(100))
@@ -172,7 +176,7 @@ async def test_where_a_summary_never_rests_the_facts_are_kept(
 
 
 async def test_what_was_said_before_all_was_forgotten_is_not_learnt_wherever_it_waits(
-    storage: Storage, memories: MemoryService, conversation: NewTalk
+    storage: Storage, memories: MemoryService, conversation: NewConversation
 ) -> None:
     elsewhere = MemoryService(storage.store, redact=Redactor())
     ask, asked = answering(tea())
@@ -185,7 +189,7 @@ async def test_what_was_said_before_all_was_forgotten_is_not_learnt_wherever_it_
 
 
 async def test_what_is_being_learnt_while_all_is_forgotten_is_dropped(
-    storage: Storage, memories: MemoryService, conversation: NewTalk
+    storage: Storage, memories: MemoryService, conversation: NewConversation
 ) -> None:
     elsewhere = MemoryService(storage.store, redact=Redactor())
 

@@ -48,7 +48,7 @@ REQUEST = approval_request(
 )
 
 
-class Desk:
+class PaymentAgent:
     """An agent that pays, and whoever is asked about it."""
 
     def __init__(
@@ -104,35 +104,35 @@ def last_result(state: dict[str, Any]) -> str:
 
 
 async def test_a_call_waits_for_its_approval_and_runs_once(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, ASK, [tool_call("pay", amount=5)])
+    agent = PaymentAgent(tmp_path, ASK, [tool_call("pay", amount=5)])
 
-    asked = await desk.go()
-    paid_before = list(desk.paid)
-    ended = await desk.answer({"decisions": [{"type": "approve"}]})
+    asked = await agent.go()
+    paid_before = list(agent.paid)
+    ended = await agent.answer({"decisions": [{"type": "approve"}]})
 
     value = asked["__interrupt__"][0].value
     assert value["action_requests"][0]["args"] == {"amount": 5}
-    assert (paid_before, desk.paid) == ([], [5])
+    assert (paid_before, agent.paid) == ([], [5])
     assert last_result(ended) == "paid 5"
-    assert [event["decision"] for event in desk.events] == ["approve"]
+    assert [event["decision"] for event in agent.events] == ["approve"]
 
 
 @pytest.mark.parametrize(("scope", "elsewhere"), [("thread", [5]), ("always", [5, 5])])
 async def test_a_call_that_is_allowed_for_good_is_not_asked_about_until_it_is_taken_back(
     tmp_path: Path, scope: str, elsewhere: list[int]
 ) -> None:
-    desk = Desk(
+    agent = PaymentAgent(
         tmp_path, ASK, [tool_call("pay", number, amount=amount) for number, amount in enumerate((5, 5, 6))]
     )
-    other, later = (Desk(tmp_path, ASK, [tool_call("pay", amount=5)], desk.store) for _ in range(2))
-    allowed = AllowedCalls(desk.store, "u1")
+    other, later = (PaymentAgent(tmp_path, ASK, [tool_call("pay", amount=5)], agent.store) for _ in range(2))
+    allowed = AllowedCalls(agent.store, "u1")
 
-    first = await desk.go()
-    second = await desk.answer({"decisions": [{"type": "approve", "remember": scope}]})
+    first = await agent.go()
+    second = await agent.answer({"decisions": [{"type": "approve", "remember": scope}]})
     await other.go(thread_id="t2")
 
     assert first["__interrupt__"][0].value["remember"] == ["thread", "always"]
-    assert desk.paid == [5, 5]  # the same call ran unasked, and the one with another amount is asked about
+    assert agent.paid == [5, 5]  # the same call ran unasked, and the one with another amount is asked about
     assert second["__interrupt__"][0].value["action_requests"][0]["args"] == {"amount": 6}
     assert [5, *other.paid] == elsewhere
     (kept,) = await allowed.all()
@@ -143,87 +143,89 @@ async def test_a_call_that_is_allowed_for_good_is_not_asked_about_until_it_is_ta
 
 async def test_a_slow_pattern_holds_nobody_up(tmp_path: Path) -> None:
     slow = GuardrailRule(tool="pay", pattern="(?:x+x+)+y", action="deny")
-    desk = Desk(tmp_path, GuardrailsSettings(rules=(slow,)), [tool_call("pay", amount="x" * 90_000)])
+    agent = PaymentAgent(tmp_path, GuardrailsSettings(rules=(slow,)), [tool_call("pay", amount="x" * 90_000)])
 
     async with LoopWatch():
-        state = await desk.go()
+        state = await agent.go()
 
     assert "rule 1 of guardrails.rules does not allow it" in last_result(state)
 
 
 async def test_no_permission_lets_a_denied_call_through(tmp_path: Path) -> None:
     denied = GuardrailsSettings(rules=(GuardrailRule(tool="pay", action="deny"),))
-    desk = Desk(tmp_path, denied, [tool_call("pay", amount=5)])
+    agent = PaymentAgent(tmp_path, denied, [tool_call("pay", amount=5)])
     hash_of_call = PolicyCall("pay", {"amount": 5}).hash
-    allowed = AllowedCalls(desk.store, "u1")
+    allowed = AllowedCalls(agent.store, "u1")
     await allowed.allow("pay", {"amount": 5}, call_hash=hash_of_call, scope="always", thread_id="t1")
 
-    await desk.go()
+    await agent.go()
 
-    assert desk.paid == []
+    assert agent.paid == []
 
 
 async def test_an_edit_runs_what_the_person_wrote(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, ASK, [tool_call("pay", amount=5)])
-    await desk.go()
+    agent = PaymentAgent(tmp_path, ASK, [tool_call("pay", amount=5)])
+    await agent.go()
 
-    ended = await desk.answer({"type": "edit", "edited_action": {"name": "pay", "args": {"amount": 1}}})
+    ended = await agent.answer({"type": "edit", "edited_action": {"name": "pay", "args": {"amount": 1}}})
 
-    assert desk.paid == [1]
+    assert agent.paid == [1]
     assert "It ran with: {'amount': 1}" in last_result(ended)
 
 
 async def test_an_edit_cannot_become_another_tool(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, ASK, [tool_call("pay", amount=5)])
-    await desk.go()
+    agent = PaymentAgent(tmp_path, ASK, [tool_call("pay", amount=5)])
+    await agent.go()
 
-    asked = await desk.answer({"type": "edit", "edited_action": {"name": "bash", "args": {"command": "id"}}})
+    asked = await agent.answer({"type": "edit", "edited_action": {"name": "bash", "args": {"command": "id"}}})
 
     assert "not the tool" in asked["__interrupt__"][0].value["action_requests"][0]["description"]
-    assert desk.paid == []
+    assert agent.paid == []
 
 
 async def test_answers_that_never_make_sense_end_as_a_rejection(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, ASK, [tool_call("pay", amount=5)])
-    state = await desk.go()
+    agent = PaymentAgent(tmp_path, ASK, [tool_call("pay", amount=5)])
+    state = await agent.go()
 
     for _ in range(MAX_QUESTIONS):
         assert "__interrupt__" in state
-        state = await desk.answer("perhaps")
+        state = await agent.answer("perhaps")
 
     assert "could not be used" in last_result(state)
-    assert desk.paid == []
+    assert agent.paid == []
 
 
 async def test_a_rejected_call_is_rejected_again_unasked_but_another_is_asked_about(tmp_path: Path) -> None:
     calls = [tool_call("pay", number, amount=amount) for number, amount in enumerate((5, 5, 6))]
-    desk = Desk(tmp_path, ASK, calls)
-    await desk.go()
+    agent = PaymentAgent(tmp_path, ASK, calls)
+    await agent.go()
 
-    asked = await desk.answer({"type": "reject", "message": "too dear"})
+    asked = await agent.answer({"type": "reject", "message": "too dear"})
 
     assert asked["__interrupt__"][0].value["action_requests"][0]["args"] == {"amount": 6}
     assert "too dear" in last_result(asked)
-    assert desk.paid == []
+    assert agent.paid == []
 
 
 async def test_where_nobody_answers_nothing_is_asked(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, ASK, [tool_call("pay", amount=5)])
+    agent = PaymentAgent(tmp_path, ASK, [tool_call("pay", amount=5)])
 
-    ended = await desk.go(is_interactive=False)
+    ended = await agent.go(is_interactive=False)
 
     assert "nobody can answer in this run" in last_result(ended)
-    assert desk.paid == []
+    assert agent.paid == []
 
 
 async def test_an_answer_after_the_time_limit_counts_as_none(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, ASK.model_copy(update={"ask_timeout_seconds": 1e-6}), [tool_call("pay", amount=5)])
-    await desk.go()
+    agent = PaymentAgent(
+        tmp_path, ASK.model_copy(update={"ask_timeout_seconds": 1e-6}), [tool_call("pay", amount=5)]
+    )
+    await agent.go()
 
-    ended = await desk.answer({"type": "approve"})
+    ended = await agent.answer({"type": "approve"})
 
     assert "nobody answered within 1e-06 seconds" in last_result(ended)
-    assert desk.paid == []
+    assert agent.paid == []
 
 
 class Broken:
@@ -236,11 +238,11 @@ async def test_a_provider_that_fails_counts_as_the_settings_say(tmp_path: Path, 
     settings = GuardrailsSettings(
         enabled=True, fail_closed=fail_closed, provider=ProviderSettings(use=f"{__name__}:Broken")
     )
-    desk = Desk(tmp_path, settings, [tool_call("pay", amount=5)])
+    agent = PaymentAgent(tmp_path, settings, [tool_call("pay", amount=5)])
 
-    ended = await desk.go()
+    ended = await agent.go()
 
-    assert desk.paid == ([] if fail_closed else [5])
+    assert agent.paid == ([] if fail_closed else [5])
     assert ("provider failed" in last_result(ended)) is fail_closed
 
 
@@ -251,12 +253,12 @@ async def test_what_a_provider_denies_no_rule_lets_through(tmp_path: Path) -> No
         provider=ProviderSettings(use=use, config={"denied_tools": ["pay"]}),
         rules=(GuardrailRule(tool="*", action="allow"),),
     )
-    desk = Desk(tmp_path, settings, [tool_call("pay", amount=5)])
+    agent = PaymentAgent(tmp_path, settings, [tool_call("pay", amount=5)])
 
-    ended = await desk.go()
+    ended = await agent.go()
 
     assert "pay is in denied_tools" in last_result(ended)
-    assert desk.paid == []
+    assert agent.paid == []
 
 
 @pytest.mark.parametrize(

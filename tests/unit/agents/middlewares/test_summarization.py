@@ -1,4 +1,4 @@
-"""What of a long conversation stays, and what the model is told about the rest."""
+"""What of a long conversation stays, and what the model learns of the rest."""
 
 from typing import Any
 
@@ -83,8 +83,8 @@ def started(task_id: str) -> list[AnyMessage]:
 
 def test_starts_of_tasks_that_work_stay_and_a_note_of_the_house_is_no_question() -> None:
     older = [HumanMessage("before", id="h0"), *started("left"), AIMessage("never mind", id="f0")]
-    told = HumanMessage("it ended", id="n", additional_kwargs={NOTE: True, REPORTED: ["done"]})
-    messages = [*older, HumanMessage("go", id="h1"), *started("done"), *started("open"), told, *turn(2)[1:]]
+    news = HumanMessage("it ended", id="n", additional_kwargs={NOTE: True, REPORTED: ["done"]})
+    messages = [*older, HumanMessage("go", id="h1"), *started("done"), *started("open"), news, *turn(2)[1:]]
 
     parted = split(messages, ContextSize(type="messages", value=1))
 
@@ -174,9 +174,9 @@ def test_the_summary_is_told_with_all_that_is_still_needed() -> None:
         "todos": [{"content": "write", "status": "in_progress"}],
     }
 
-    told = summary_message(state, {"here"})
+    news = summary_message(state, {"here"})
 
-    assert told is not None
+    assert news is not None
     for words in (
         "They want a report.",
         "uploads/a.md",
@@ -184,8 +184,8 @@ def test_the_summary_is_told_with_all_that_is_still_needed() -> None:
         "part 1: found",
         "[in_progress] write",
     ):
-        assert words in told.text
-    assert "b.md" not in told.text
+        assert words in news.text
+    assert "b.md" not in news.text
     assert summary_message({}, set()) is None
 
 
