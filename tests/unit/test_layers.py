@@ -1,6 +1,7 @@
 """Packages are in layers: a package imports only from lower layers and from itself."""
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,3 +98,13 @@ def test_imports_stand_at_the_top_of_their_file_or_say_why_not() -> None:
                     and "# noqa: PLC0415 - " not in lines[child.lineno - 1]
                 ]
     assert inner == []
+
+
+def test_no_public_class_name_occurs_twice() -> None:
+    files = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                files[node.name].append(str(path.relative_to(PACKAGE)))
+
+    assert {name: found for name, found in files.items() if len(found) > 1} == {}

@@ -1,6 +1,5 @@
 """Routes for the server itself: health, version, models, features, metrics."""
 
-from importlib import import_module
 from importlib.metadata import version
 
 from fastapi import APIRouter
@@ -85,6 +84,6 @@ async def get_metrics(deerflow: CurrentApp) -> Response:
     """
     if not deerflow.settings.metrics.enabled:
         raise NotFoundError("page", "/metrics (switched off by metrics.enabled)")
-    # Imported on request: loading the library takes longer than a server may take to start.
-    exposition = import_module("deerflow.observability.exposition")
+    from deerflow.observability import exposition  # noqa: PLC0415 - loading it would delay the server's start
+
     return Response(exposition.render(deerflow.watch.meters), media_type=exposition.CONTENT_TYPE)
