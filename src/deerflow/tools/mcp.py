@@ -13,7 +13,7 @@ from deerflow.errors import DeerFlowError, SandboxError
 from deerflow.mcp import McpAnswer, McpFile, McpServer, McpServers, McpTool, ToolHints
 from deerflow.sandbox import Sandbox
 from deerflow.tools.define import PlainTool, Runtime
-from deerflow.tools.shell import LiveOutput
+from deerflow.tools.shell import LiveOutput, publish_output
 
 MCP_SERVER = "mcp_server"
 """Metadata key with the name of the tool's server."""
@@ -51,7 +51,7 @@ def make_mcp_tool(server: McpServer, offered: McpTool) -> BaseTool:
     async def call(*, deerflow_runtime: Runtime, **arguments: Any) -> str:
         runtime = deerflow_runtime
         redact = runtime.context.watch.redact  # servers echo what they receive, including keys
-        with LiveOutput(lambda text: _show(runtime, redact.known(text))) as live:
+        with LiveOutput(lambda text: publish_output(runtime, redact.known(text))) as live:
             try:
                 answer = await server.call(offered.name, arguments, progress=lambda text: live(f"{text}\n"))
             except DeerFlowError as error:
@@ -118,8 +118,3 @@ def _file_name(file: McpFile, tool: McpTool) -> str:
     stem, ending = posixpath.splitext(_UNFIT.sub("_", file.name).strip("."))
     ending = mimetypes.guess_extension(file.mime_type) or ending[:10] or ".bin"
     return f"{(stem or tool.call_name)[:MAX_NAME_CHARS]}-{new_id()[:6]}{ending}"
-
-
-def _show(runtime: Runtime, text: str) -> None:
-    event = {"type": "tool_output", "tool_call_id": runtime.tool_call_id, "text": text}
-    runtime.context.publish(event)

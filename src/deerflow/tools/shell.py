@@ -53,7 +53,7 @@ async def run_in_sandbox(command: str, runtime: Runtime, *, tool: str) -> str | 
     if context.sandbox.refusal is not None:
         raise SandboxUnavailableError(context.sandbox.refusal)
     limits = context.settings.sandbox
-    with LiveOutput(lambda text: _show(runtime, text)) as live:
+    with LiveOutput(lambda text: publish_output(runtime, text)) as live:
         try:
             result = await context.sandbox.execute_command(
                 command, timeout=limits.bash_command_timeout, on_output=live
@@ -120,7 +120,8 @@ class LiveOutput:
             self._show(text)
 
 
-def _show(runtime: Runtime, text: str) -> None:
+def publish_output(runtime: Runtime, text: str) -> None:
+    """Show clients a piece of a running call's output."""
     event = {"type": "tool_output", "tool_call_id": runtime.tool_call_id, "text": text}
     runtime.context.publish(event)
 
