@@ -367,7 +367,7 @@ REFUSED: list[tuple[str, dict[str, Any], int]] = [
 ]
 
 
-async def test_wishes_that_cannot_be_met_are_refused(api: httpx.AsyncClient, model: ScriptedModel) -> None:
+async def test_requests_that_cannot_be_met_are_refused(api: httpx.AsyncClient, model: ScriptedModel) -> None:
     model.on("first", text("one"))
     question = {"messages": [{"role": "user", "content": "first", "id": "q1"}]}
     await api.post("/threads/t1/runs/wait", json={"input": question})

@@ -20,11 +20,11 @@ async def made(api: httpx.AsyncClient, group: str, count: int) -> list[str]:
 
 async def test_a_page_of_threads_says_where_the_next_begins(api: httpx.AsyncClient, thread: str) -> None:
     names = await made(api, thread, 3)
-    wish = {"metadata": {"group": thread}, "limit": 2}
+    body = {"metadata": {"group": thread}, "limit": 2}
 
-    first = await api.post("/threads/search", json=wish)
-    last = await api.post("/threads/search", json={**wish, "offset": int(first.headers[NEXT])})
-    exact = await api.post("/threads/search", json={**wish, "limit": 3})
+    first = await api.post("/threads/search", json=body)
+    last = await api.post("/threads/search", json={**body, "offset": int(first.headers[NEXT])})
+    exact = await api.post("/threads/search", json={**body, "limit": 3})
 
     pages = [*first.json(), *last.json()]
     assert [found["thread_id"] for found in pages] == names
@@ -36,9 +36,9 @@ async def test_threads_are_found_by_their_graph(api: httpx.AsyncClient, thread: 
     names = await made(api, thread, 2)
 
     async def found(graph: str) -> list[str]:
-        wish = {"metadata": {"group": thread, "graph_id": graph}}
-        count = (await api.post("/threads/count", json=wish)).json()
-        threads = [entry["thread_id"] for entry in (await api.post("/threads/search", json=wish)).json()]
+        body = {"metadata": {"group": thread, "graph_id": graph}}
+        count = (await api.post("/threads/count", json=body)).json()
+        threads = [entry["thread_id"] for entry in (await api.post("/threads/search", json=body)).json()]
         assert count == len(threads)
         return threads
 
@@ -50,10 +50,10 @@ async def test_a_page_of_assistants_says_where_the_next_begins(api: httpx.AsyncC
     for number in range(2):
         body = {"graph_id": "lead_agent", "name": f"{thread} {number}", "metadata": {"group": thread}}
         assert (await api.post("/assistants", json=body)).status_code == 200
-    wish = {"metadata": {"group": thread}, "limit": 1}
+    body = {"metadata": {"group": thread}, "limit": 1}
 
-    first = await api.post("/assistants/search", json=wish)
-    last = await api.post("/assistants/search", json={**wish, "offset": int(first.headers[NEXT])})
+    first = await api.post("/assistants/search", json=body)
+    last = await api.post("/assistants/search", json={**body, "offset": int(first.headers[NEXT])})
 
     assert [found["name"] for found in (*first.json(), *last.json())] == [f"{thread} 1", f"{thread} 0"]
     assert NEXT not in last.headers
@@ -63,8 +63,8 @@ async def test_fields_of_runs_are_named_in_each_clients_way(
     api: httpx.AsyncClient, scripted: ScriptedModel, thread: str
 ) -> None:
     scripted.on(thread, text("hello"))
-    wish = {"input": {"messages": [{"role": "user", "content": thread}]}}
-    await api.post(f"/threads/{thread}/runs/wait", json=wish)
+    body = {"input": {"messages": [{"role": "user", "content": thread}]}}
+    await api.post(f"/threads/{thread}/runs/wait", json=body)
     fields = ["run_id", "status"]
 
     python = await api.get(f"/threads/{thread}/runs", params={"select": fields})

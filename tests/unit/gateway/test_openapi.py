@@ -25,7 +25,7 @@ def documented() -> Documented:
 
 
 def bodies(documented: Documented) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every body of the document with its place: of requests, answers and errors."""
+    """Yield every body of the document with its location: of requests, answers and errors."""
     for name, operation in operations():
         for status, response in operation["responses"].items():
             for kind, body in documented.resolved(response).get("content", {}).items():
@@ -59,12 +59,12 @@ def test_every_operation_says_what_it_does_takes_and_answers() -> None:
 
 def test_every_body_has_a_schema_and_an_example_that_fits_it(documented: Documented) -> None:
     empty, wrong = [], []
-    for place, body in bodies(documented):
+    for location, body in bodies(documented):
         if not body.get("schema") or "example" not in body:
-            empty.append(place)
-        elif "multipart" not in place:
+            empty.append(location)
+        elif "multipart" not in location:
             wrong += [
-                f"{place}: {problem}" for problem in documented.misfits(body["schema"], body["example"])
+                f"{location}: {problem}" for problem in documented.misfits(body["schema"], body["example"])
             ]
 
     assert empty == []

@@ -20,7 +20,7 @@ async def serving() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamW
     app = FastAPI()
 
     @app.post("/")
-    async def told(request: Request) -> dict[str, str]:
+    async def echo(request: Request) -> dict[str, str]:
         await request.body()
         return dict(request.headers)
 

@@ -19,8 +19,8 @@ async def turn(api: httpx.AsyncClient, model: ScriptedModel, thread: str, questi
 
 
 async def test_a_thread_is_made_once(api: httpx.AsyncClient, thread: str) -> None:
-    wish = {"thread_id": thread, "metadata": {"a": 1, "user_id": "eve", "owner_id": "eve"}}
-    first = await api.post("/threads", json=wish)
+    body = {"thread_id": thread, "metadata": {"a": 1, "user_id": "eve", "owner_id": "eve"}}
+    first = await api.post("/threads", json=body)
     again = await api.post("/threads", json={"thread_id": thread, "metadata": {"a": 2}})
     refused = await api.post("/threads", json={"thread_id": thread, "if_exists": "raise"})
 

@@ -1,4 +1,4 @@
-"""A wrong request is answered with the right status, and with the place, the value and what to do."""
+"""A wrong request is answered with the right status, and with the location, the value and what to do."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ async def test_the_answer_names_the_place_the_value_and_what_to_do(
 
     answer = await used.request(method, path, **options)
 
-    told = answer.json()
-    message = told.get("message") or told["detail"]
+    body = answer.json()
+    message = body.get("message") or body["detail"]
     assert (answer.status_code, [word for word in words if word not in message]) == (status, []), message
     assert len((await used.get(RUNS)).json()) == runs_before

@@ -57,7 +57,7 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_in_utc)]
 
 
 class CronCreate(RunCreate):
-    """A new cron: all fields of a run may stand beside its schedule."""
+    """A new cron: its schedule, and the fields of a run."""
 
     schedule: str = Field(max_length=1000)
     timezone: str | None = Field(None, max_length=1000)

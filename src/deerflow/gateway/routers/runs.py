@@ -129,7 +129,7 @@ async def create_run_batch(bodies: list[BatchRun], caller: CurrentCaller) -> Res
     """Start many runs in the background, each on a new thread or on the one that it names.
 
     At most 100 at once. The answer has the runs in the order of the request; a run that could not be started
-    has an error in its place, and the others go on.
+    has an error instead, and the others go on.
     """
     if len(bodies) > MOST_IN_A_BATCH:
         raise InvalidInputError(f"a batch holds at most {MOST_IN_A_BATCH} runs, not {len(bodies)}")

@@ -65,8 +65,8 @@ class Log:
         return [data for _, _, data in self.add("messages", [piece, {}])]
 
 
-def lifecycle(told: list[tuple[str, tuple[str, ...], Any]]) -> list[str]:
-    return [data["event"] for method, _, data in told if method == "lifecycle"]
+def lifecycle(events: list[tuple[str, tuple[str, ...], Any]]) -> list[str]:
+    return [data["event"] for method, _, data in events if method == "lifecycle"]
 
 
 def test_a_run_begins_once_and_ends_once() -> None:
@@ -103,14 +103,14 @@ def test_the_numbers_rise_within_a_run_and_from_run_to_run_and_do_not_depend_on_
 def test_text_and_reasoning_come_as_blocks_that_start_grow_and_finish_together() -> None:
     log = Log()
 
-    told = [
+    events = [
         *log.chunk(additional_kwargs={"reasoning_content": "r0 "}),
         *log.chunk(content="t0 "),
         *log.chunk(content=[{"type": "text", "text": "t1"}], usage_metadata={"input_tokens": 3}),
         *log.chunk(response_metadata={"finish_reason": "stop"}, chunk_position="last"),
     ]
 
-    assert told == [
+    assert events == [
         {"event": "message-start", "role": "ai", "id": "lc_run--1"},
         {"event": "content-block-start", "index": 0, "content": {"type": "reasoning", "reasoning": ""}},
         {
@@ -130,22 +130,22 @@ def test_text_and_reasoning_come_as_blocks_that_start_grow_and_finish_together()
 def test_arguments_of_a_call_come_in_both_forms_and_are_parsed_at_the_end() -> None:
     log = Log()
 
-    told = [
+    events = [
         *log.chunk(tool_call_chunks=[{"id": "call_1", "name": "add", "args": '{"a": 2,', "index": 0}]),
         *log.chunk(tool_call_chunks=[{"id": None, "name": None, "args": ' "b": 3}', "index": 0}]),
         *log.chunk(chunk_position="last"),
     ]
 
     start = {"type": "tool_call_chunk", "id": "call_1", "name": "add", "args": "", "index": 0}
-    assert told[1] == {"event": "content-block-start", "index": 0, "content": start}
-    assert told[3] == {
+    assert events[1] == {"event": "content-block-start", "index": 0, "content": start}
+    assert events[3] == {
         "event": "content-block-delta",
         "index": 0,
         "delta": {"type": "tool-call-delta", "args": ' "b": 3}'},
         "content": {"type": "tool_call_chunk", "args": ' "b": 3}'},
     }
     finished = {"type": "tool_call", "id": "call_1", "name": "add", "args": {"a": 2, "b": 3}}
-    assert told[4] == {"event": "content-block-finish", "index": 0, "content": finished}
+    assert events[4] == {"event": "content-block-finish", "index": 0, "content": finished}
 
 
 def test_arguments_that_are_no_json_object_make_an_invalid_call() -> None:
@@ -153,10 +153,10 @@ def test_arguments_that_are_no_json_object_make_an_invalid_call() -> None:
         log = Log()
         log.chunk(tool_call_chunks=[{"id": "c", "name": "add", "args": args, "index": 0}])
 
-        told = log.chunk(chunk_position="last")
+        events = log.chunk(chunk_position="last")
 
-        assert told[0]["content"]["type"] == "invalid_tool_call"
-        assert told[0]["content"]["args"] == args
+        assert events[0]["content"]["type"] == "invalid_tool_call"
+        assert events[0]["content"]["args"] == args
 
 
 def test_an_answer_that_breaks_off_ends_before_the_next_one_and_before_the_run() -> None:
@@ -237,10 +237,10 @@ def test_a_tool_starts_with_its_task_and_finishes_with_its_result() -> None:
 def test_a_run_of_the_older_routes_starts_tools_with_the_answer_that_calls_them() -> None:
     log = Log(a_run(modes=("values",)))
 
-    told = log.add("updates", {"model": {"messages": [ANSWER]}})
+    events = log.add("updates", {"model": {"messages": [ANSWER]}})
     failed = log.add("updates", {"tools": {"messages": [{**RESULT, "status": "error", "content": "no"}]}})
 
-    assert [data.get("event") for _, _, data in told] == ["tool-started", None]
+    assert [data.get("event") for _, _, data in events] == ["tool-started", None]
     assert failed[0][2] == {"event": "tool-error", "tool_call_id": "call_1", "message": "no"}
 
 
@@ -250,14 +250,14 @@ def test_values_are_short_and_come_behind_their_checkpoint() -> None:
     above = {"configurable": {"checkpoint_id": "c1"}}
 
     held = log.add("values", {"messages": [HUMAN, ANSWER], "title": "T"})
-    told = log.add(
+    events = log.add(
         "checkpoints",
         {"config": place, "parent_config": above, "metadata": {"step": 1, "source": "loop"}, "values": {}},
     )
 
     assert held == []
-    assert told[0] == ("checkpoints", (), {"id": "c2", "step": 1, "source": "loop", "parent_id": "c1"})
-    method, _, state = told[1]
+    assert events[0] == ("checkpoints", (), {"id": "c2", "step": 1, "source": "loop", "parent_id": "c1"})
+    method, _, state = events[1]
     assert method == "values"
     assert state["messages"][0] == {"type": "human", "content": "2+3", "id": "h1"}
     assert state["messages"][1] == {
@@ -310,9 +310,9 @@ def test_how_a_run_ended_is_how_its_root_ends() -> None:
         if status in (RunStatus.ERROR, RunStatus.TIMEOUT):
             log.add("error", {"message": "the model is away", "name": "ModelError"})
 
-        (told,) = log.add("end", None)
+        (events,) = log.add("end", None)
 
-        assert told[2] == {**wanted, "graph_name": "lead_agent"}
+        assert events[2] == {**wanted, "graph_name": "lead_agent"}
 
 
 def test_a_run_that_was_stopped_before_it_began_still_begins_and_ends() -> None:
@@ -398,10 +398,10 @@ def test_an_answer_of_a_thousand_blocks_still_finishes() -> None:
     log.chunk(tool_call_chunks=pieces[500:1000])
     log.chunk(tool_call_chunks=pieces[1000:])
 
-    told = log.chunk(chunk_position="last")
+    events = log.chunk(chunk_position="last")
 
     seqs = [event.seq for event in log.events]
-    assert told[-1]["event"] == "message-finish"
+    assert events[-1]["event"] == "message-finish"
     assert seqs == sorted(set(seqs))
 
 

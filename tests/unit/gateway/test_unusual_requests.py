@@ -1,4 +1,4 @@
-"""What no client should send is refused with a reason, or read as if it were not there."""
+"""Values that no client should send are refused with a reason, or ignored."""
 
 import asyncio
 import time
@@ -115,7 +115,9 @@ async def test_what_cannot_be_in_a_namespace_is_not_looked_for(api: httpx.AsyncC
     assert (nowhere.status_code, nowhere.json()) == (200, None)
 
 
-async def test_a_model_that_is_not_there_is_the_wishs_fault(api: httpx.AsyncClient, thread: str) -> None:
+async def test_a_model_that_is_not_there_is_a_fault_of_the_request(
+    api: httpx.AsyncClient, thread: str
+) -> None:
     await api.post("/threads", json={"thread_id": thread})
 
     refused = await api.post(f"/threads/{thread}/runs", json=saying("Hi", context={"model_name": "nope"}))

@@ -1,4 +1,4 @@
-"""Wishes of clients at the edges of the contract, on each database and through two gateways at once."""
+"""Requests at the edges of the contract, on each database and through two gateways at once."""
 
 import asyncio
 import threading
@@ -52,7 +52,7 @@ def ask(question: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": question}]}
 
 
-async def test_of_40_that_want_a_new_thread_one_gets_it_and_the_others_may_have_it(apis: Apis) -> None:
+async def test_of_40_requests_to_create_a_thread_one_creates_it_and_the_others_get_it(apis: Apis) -> None:
     async def create(index: int, if_exists: str) -> int:
         body = {"thread_id": "new", "if_exists": if_exists, "metadata": {"n": index}}
         return (await apis[index % 2].post("/threads", json=body)).status_code
@@ -64,7 +64,7 @@ async def test_of_40_that_want_a_new_thread_one_gets_it_and_the_others_may_have_
     assert accepted == [200] * 10
 
 
-async def test_steps_from_elsewhere_go_into_a_new_thread_only(apis: Apis) -> None:
+async def test_supersteps_fill_a_new_thread_only(apis: Apis) -> None:
     update = {"values": ask("from elsewhere"), "as_node": "__start__"}
     body = {"thread_id": "steps", "supersteps": [{"updates": [update]}]}
 
@@ -91,7 +91,7 @@ async def test_of_50_submits_to_two_gateways_a_thread_admits_one(
     assert len(runs) == 1
 
 
-async def test_a_wish_with_a_key_outlives_its_connection_and_is_answered_again_elsewhere(
+async def test_a_request_with_a_key_outlives_its_connection_and_is_answered_again_elsewhere(
     apis: Apis, scripted: ScriptedModel, gate: threading.Event
 ) -> None:
     scripted.on("again", text("said once").held(gate))
@@ -143,7 +143,7 @@ async def test_a_reader_that_asks_for_an_unknown_mode_is_told_the_known_ones(
     assert {event for event, *_ in parse_sse(right.text)} == {"metadata", "values", "updates", "end"}
 
 
-async def test_commands_that_lead_nowhere_start_nothing_or_say_why(
+async def test_commands_without_a_target_start_nothing_or_say_why(
     apis: Apis, scripted: ScriptedModel
 ) -> None:
     scripted.on("begin", text("begun"))
