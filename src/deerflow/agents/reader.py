@@ -7,15 +7,12 @@ agents, so that `next` and `tasks` of an interrupted thread are the same.
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage
-from langchain_core.outputs import ChatResult
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AnyMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.constants import START
 from langgraph.types import StateSnapshot, StateUpdate
-from typing_extensions import override
 
 from deerflow.agents.factory import build_agent
 from deerflow.agents.langgraph_beta import INPUT_NODE, MODEL_NODE, set_in_place
@@ -33,7 +30,7 @@ class StateReader:
     def __init__(self, checkpointer: BaseCheckpointSaver[Any]) -> None:
         self._checkpointer = checkpointer
         self._graph = build_agent(
-            _SilentModel(),
+            FakeListChatModel(responses=[]),  # never called
             name="reader",
             system_prompt="",
             tools=(),
@@ -111,22 +108,3 @@ class StateReader:
     async def set_in_place(self, config: RunnableConfig, values: Mapping[str, Any]) -> None:
         """Set `values` in the latest checkpoint without affecting its pending tasks."""
         await set_in_place(self._checkpointer, config, values)
-
-
-class _SilentModel(BaseChatModel):
-    """A placeholder for the agent's model; it is never called."""
-
-    @property
-    @override
-    def _llm_type(self) -> str:
-        return "silent"
-
-    @override
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        raise NotImplementedError("the state reader has no model")

@@ -121,17 +121,12 @@ class CustomAgents:
         """Return whether a name is taken."""
         return any((folder / CONFIG).is_file() for folder in self._locations(user_id, name))
 
-    def create(self, user_id: str, agent: CustomAgent) -> CustomAgent:
-        """Store a new agent; `ConflictError` if the name is taken."""
-        return self._create(user_id, agent, {})
-
     def set_up(self, user_id: str, agent: CustomAgent, *, thread_id: str) -> CustomAgent:
         """Store an agent created in a conversation; only that conversation may replace it."""
-        mark = {SET_UP_IN: thread_id}
         folder = next(self._locations(user_id, agent.name))
         if (folder / CONFIG).is_file() and _data(folder).get(SET_UP_IN) == thread_id:
             return self._write(user_id, agent, _data(folder))
-        return self._create(user_id, agent, mark)
+        return self.create(user_id, agent, {SET_UP_IN: thread_id})
 
     def update(self, user_id: str, agent: CustomAgent) -> CustomAgent:
         """Store a changed agent; a copy in the older location stays unchanged and is no longer read."""
@@ -145,15 +140,18 @@ class CustomAgents:
             raise NotFoundError("agent", name)
         shutil.rmtree(folder)
 
-    def _create(self, user_id: str, agent: CustomAgent, extra: Mapping[str, Any]) -> CustomAgent:
-        """Write a temporary folder and rename it: of two concurrent calls, one is rejected."""
+    def create(self, user_id: str, agent: CustomAgent, extra: Mapping[str, Any] | None = None) -> CustomAgent:
+        """Store a new agent; `ConflictError` if the name is taken.
+
+        A temporary folder is written and renamed: of two concurrent calls, one is rejected.
+        """
         folder = next(self._locations(user_id, agent.name))
         taken = ConflictError(f"agent '{agent.name}' exists already; change it, or choose another name")
         if self.exists(user_id, agent.name):
             raise taken
         draft = folder.with_name(f".{agent.name}.{secrets.token_hex(8)}")
         try:
-            _fill(draft, agent, extra)
+            _fill(draft, agent, extra or {})
             if folder.is_dir() and not (folder / CONFIG).is_file():
                 shutil.rmtree(folder)  # left by a crash or an old version
             draft.rename(folder)

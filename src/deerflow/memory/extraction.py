@@ -8,6 +8,7 @@ cannot judge what matters: with it, only what a user explicitly asks to remember
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -148,7 +149,9 @@ def parse_update(
             if entry.confidence >= least and holds(entry, entry.content)
         ),
         changed=tuple(
-            _changed(known[entry.id], entry)
+            replace(
+                known[entry.id], content=clean(entry.content, MAX_FACT_CHARS), confidence=entry.confidence
+            )
             for entry in _entries(data.get("changedFacts"), _ChangedFact)
             if entry.id in known and entry.confidence >= least and holds(entry, entry.content)
         ),
@@ -213,17 +216,6 @@ def _new_fact(entry: _NewFact, thread_id: str, now: datetime) -> Fact:
         confidence=entry.confidence,
         created_at=timestamp(now),
         source=thread_id,
-    )
-
-
-def _changed(fact: Fact, entry: _ChangedFact) -> Fact:
-    return Fact(
-        id=fact.id,
-        content=clean(entry.content, MAX_FACT_CHARS),
-        category=fact.category,
-        confidence=entry.confidence,
-        created_at=fact.created_at,
-        source=fact.source,
     )
 
 

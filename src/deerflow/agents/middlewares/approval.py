@@ -230,8 +230,12 @@ class _ApprovalCase:
 class GuardrailMiddleware(ChainMiddleware):
     """Checks every tool call against the guardrail provider and the rules in the settings."""
 
-    after = ("ToolErrorMiddleware",)
-    before = ("ReadBeforeWriteMiddleware", "ToolOutputBudgetMiddleware", "EffectsMiddleware")
+    before = (
+        "ParallelCallsMiddleware",
+        "ReadBeforeWriteMiddleware",
+        "ToolOutputBudgetMiddleware",
+        "EffectsMiddleware",
+    )
 
     def __init__(self, *, settings: GuardrailsSettings) -> None:
         super().__init__()

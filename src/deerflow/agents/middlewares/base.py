@@ -1,6 +1,6 @@
 """The base class of all DeerFlow middlewares: which agents they apply to, and their order in the chain."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Flag, auto
 from typing import Any, ClassVar, TypeAlias
 
@@ -35,10 +35,8 @@ class ChainMiddleware(AgentMiddleware[ThreadState, RunContext, Any]):
     """The agents that get this middleware."""
     switch: ClassVar[Switchable | None] = None
     """The name by which `middlewares.off` removes it."""
-    after: ClassVar[tuple[str, ...]] = ()
-    """Names of classes that must be further out, if they are in the chain."""
     before: ClassVar[tuple[str, ...]] = ()
-    """Names of classes that must be further in, if they are in the chain."""
+    """Names of classes that must be further in, if they are in the chain; where a breach would be silent."""
 
 
 def with_update(response: ModelResponse[Any], update: Mapping[str, Any]) -> ExtendedModelResponse[Any]:
@@ -53,26 +51,16 @@ def error_result(call: ToolCall | InvalidToolCall, text: str) -> ToolMessage:
 
 def check_order(chain: Sequence[ChainMiddleware]) -> None:
     """Raise if a chain violates the order that its middlewares declare: order is behaviour."""
-    faults = [*_unknown(chain), *_misordered(chain)]
-    if faults:
-        raise ValueError(f"the chain is in a wrong order: {'; '.join(faults)}")
-
-
-def _unknown(chain: Sequence[ChainMiddleware]) -> Iterator[str]:
     known = {cls.__name__ for cls in ChainMiddleware.__subclasses__()}
-    for middleware in chain:
-        for name in (*middleware.after, *middleware.before):
-            if name not in known:
-                yield f"{type(middleware).__name__} names {name}, which is no middleware"
-
-
-def _misordered(chain: Sequence[ChainMiddleware]) -> Iterator[str]:
-    index = {type(middleware).__name__: index for index, middleware in enumerate(chain)}
+    outer: set[str] = set()
+    faults: list[str] = []
     for middleware in chain:
         name = type(middleware).__name__
-        for outer in middleware.after:
-            if index.get(outer, -1) > index[name]:
-                yield f"{name} must come after {outer}"
         for inner in middleware.before:
-            if index.get(inner, len(chain)) < index[name]:
-                yield f"{name} must come before {inner}"
+            if inner not in known:
+                faults.append(f"{name} names {inner}, which is no middleware")
+            elif inner in outer:
+                faults.append(f"{name} must come before {inner}")
+        outer.add(name)
+    if faults:
+        raise ValueError(f"the chain is in a wrong order: {'; '.join(faults)}")

@@ -34,8 +34,6 @@ class ModelCallSlots:
 class CallLimitMiddleware(ChainMiddleware):
     """Makes a model call wait for a free slot."""
 
-    after = ("ModelErrorMiddleware",)
-
     def __init__(self, slots: ModelCallSlots) -> None:
         super().__init__()
         self._slots = slots
@@ -52,7 +50,6 @@ WAIT_FOR_AGENTS = frozenset({"task", "task_result", "run_team"})
 class ParallelCallsMiddleware(ChainMiddleware):
     """Runs at most `limit` tool calls of an agent concurrently."""
 
-    after = ("GuardrailMiddleware",)  # a call that waits for approval takes no slot
     before = ("ReadBeforeWriteMiddleware",)  # it reads whole files before their tools do
 
     def __init__(self, *, limit: int) -> None:

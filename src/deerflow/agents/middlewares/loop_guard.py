@@ -65,8 +65,6 @@ class LoopVerdict:
 class LoopDetectionMiddleware(ChainMiddleware):
     """Warns an agent that repeats itself, then forces an answer without tools."""
 
-    after = ("ToolOfferMiddleware", "TodoMiddleware", "DanglingToolCallMiddleware")
-
     def __init__(self, *, settings: LoopDetectionSettings) -> None:
         super().__init__()
         self._settings = settings
@@ -214,8 +212,6 @@ class Stagnation:
 
 class ToolProgressMiddleware(ChainMiddleware):
     """Warns the agent when a tool's results are no longer new."""
-
-    after = ("DanglingToolCallMiddleware",)
 
     def __init__(self, *, settings: ToolProgressSettings) -> None:
         super().__init__()

@@ -128,8 +128,7 @@ class ModelErrorMiddleware(ChainMiddleware):
     """Retries model calls that may still succeed."""
 
     switch = "model_errors"
-    before = ("ReadyToolsMiddleware",)
-    after = ("EmptyAnswerMiddleware",)
+    before = ("CallLimitMiddleware", "ModelTelemetryMiddleware")
 
     def __init__(
         self, *, settings: LlmCallSettings, breakers: CircuitBreakers, sleep: Sleep = asyncio.sleep

@@ -39,7 +39,7 @@ CHANGED = (
 class ReadBeforeWriteMiddleware(ChainMiddleware):
     """Rejects changes to files whose current content the agent has not read."""
 
-    after = ("ToolErrorMiddleware",)
+    before = ("ToolOutputBudgetMiddleware",)
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self | None:

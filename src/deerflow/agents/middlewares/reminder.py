@@ -30,7 +30,7 @@ class ReminderMiddleware(ChainMiddleware):
     """Inserts the stored notes before the messages they belong to."""
 
     switch = "reminder"
-    after = ("UploadsMiddleware",)
+    before = ("DanglingToolCallMiddleware",)
 
     def __init__(self, *, clock: Clock = local_time) -> None:
         super().__init__()

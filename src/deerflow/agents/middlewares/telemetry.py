@@ -24,8 +24,6 @@ from deerflow.observability.watch import Attributes
 class ModelTelemetryMiddleware(ChainMiddleware):
     """Records each model call."""
 
-    after = ("ModelErrorMiddleware",)
-
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
         context = request.runtime.context

@@ -66,7 +66,7 @@ class TodoMiddleware(ChainMiddleware):
 
     switch = "todo"
     applies_to = AgentKind.LEAD
-    before = ("ReadyToolsMiddleware",)
+    before = ("LoopDetectionMiddleware", "ReadyToolsMiddleware")
 
     def __init__(self) -> None:
         super().__init__()

@@ -30,7 +30,6 @@ class TokenBudgetMiddleware(ChainMiddleware):
     """Counts the tokens of a run, warns the agent, and stops the run."""
 
     applies_to = AgentKind.LEAD
-    after = ("DanglingToolCallMiddleware",)
 
     def __init__(self, *, settings: TokenBudgetSettings) -> None:
         super().__init__()

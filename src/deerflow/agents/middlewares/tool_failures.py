@@ -114,7 +114,13 @@ class DanglingToolCallMiddleware(ChainMiddleware):
     """Adds a result for every unanswered tool call of the request, and reduces incomplete answers to text."""
 
     switch = "dangling_calls"
-    after = ("SummarizationMiddleware", "UploadsMiddleware", "ReminderMiddleware")
+    before = (
+        "ToolResultLabelMiddleware",
+        "McpRoutingMiddleware",
+        "ToolProgressMiddleware",
+        "LoopDetectionMiddleware",
+        "TokenBudgetMiddleware",
+    )
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

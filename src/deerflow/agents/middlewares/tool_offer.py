@@ -32,6 +32,8 @@ SHELLS = frozenset({"bash", "python"})
 class ToolOfferMiddleware(ChainMiddleware):
     """Hides shell tools if the sandbox runs no commands, and `ask_clarification` if no person can answer."""
 
+    before = ("LoopDetectionMiddleware", "ReadyToolsMiddleware")
+
     def __init__(self, *, has_questions: bool = True) -> None:
         super().__init__()
         self._never = frozenset[str]() if has_questions else frozenset({ASK_CLARIFICATION})
@@ -114,7 +116,6 @@ MAX_HINTED = 10
 class McpRoutingMiddleware(ChainMiddleware):
     """Names the tools whose keywords match, and loads the deferred ones."""
 
-    after = ("DanglingToolCallMiddleware",)
     before = ("DeferredToolsMiddleware",)
 
     def __init__(self, *, top_k: int) -> None:

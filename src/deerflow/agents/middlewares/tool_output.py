@@ -27,8 +27,6 @@ MAX_NAME_CHARS = 60
 class ToolOutputBudgetMiddleware(ChainMiddleware):
     """Writes long results to files and replaces them by a synopsis."""
 
-    after = ("ToolErrorMiddleware", "ReadBeforeWriteMiddleware")
-
     def __init__(self, *, settings: ToolOutputSettings) -> None:
         super().__init__()
         self._settings = settings

@@ -71,7 +71,6 @@ class ToolResultLabelMiddleware(ChainMiddleware):
     """Wraps tool results of the request in tags."""
 
     switch = "result_labels"
-    after = ("DanglingToolCallMiddleware",)
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

@@ -37,7 +37,7 @@ class EmptyAnswerMiddleware(ChainMiddleware):
     """Calls the model once more after an empty response."""
 
     switch = "empty_answer"
-    before = ("MalformedCallMiddleware",)
+    before = ("SafetyStopMiddleware", "MalformedCallMiddleware", "ModelErrorMiddleware")
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:
@@ -109,7 +109,6 @@ class SafetyStopMiddleware(ChainMiddleware):
     """Adds a note when a provider stopped an answer for safety, and drops its calls."""
 
     before = ("MalformedCallMiddleware",)
-    after = ("EmptyAnswerMiddleware",)
 
     def __init__(self, *, detectors: Sequence[Detector] = ()) -> None:
         super().__init__()

@@ -45,6 +45,7 @@ class UploadsMiddleware(ChainMiddleware):
 
     switch = "uploads"
     applies_to = AgentKind.LEAD
+    before = ("ReminderMiddleware", "DanglingToolCallMiddleware")
 
     @override
     async def awrap_model_call(self, request: ModelCall, handler: ModelHandler) -> ModelAnswer:

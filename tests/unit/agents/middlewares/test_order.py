@@ -21,7 +21,7 @@ def chain(kind: AgentKind) -> list[ChainMiddleware]:
 def test_a_chain_in_the_wrong_order_is_refused_with_what_to_move() -> None:
     with pytest.raises(ValueError, match="InputSanitizingMiddleware must come before UploadsMiddleware"):
         check_order([UploadsMiddleware(), InputSanitizingMiddleware()])
-    with pytest.raises(ValueError, match="DanglingToolCallMiddleware must come after UploadsMiddleware"):
+    with pytest.raises(ValueError, match="UploadsMiddleware must come before DanglingToolCallMiddleware"):
         check_order([DanglingToolCallMiddleware(), UploadsMiddleware()])
 
 
@@ -31,7 +31,7 @@ def test_middlewares_that_are_switched_off_do_not_matter() -> None:
 
 def test_a_declaration_that_names_nobody_is_refused() -> None:
     lost = DanglingToolCallMiddleware()
-    lost.after = ("NobodyMiddleware",)  # type: ignore[misc]
+    lost.before = ("NobodyMiddleware",)  # type: ignore[misc]
 
     with pytest.raises(ValueError, match="NobodyMiddleware, which is no middleware"):
         check_order([lost])
