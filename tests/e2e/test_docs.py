@@ -46,6 +46,25 @@ def test_links_lead_to_files_that_exist(document: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_that_a_document_names_exist(document: Path) -> None:
+    named = set(re.findall(r"`([\w/]+\.py)`", document.read_text()))
+
+    missing = [name for name in named if not any(any((ROOT / top).rglob(name)) for top in ("src", "tests"))]
+
+    assert [name for name in missing if not (ROOT / name).is_file()] == []
+
+
+def test_the_index_links_every_page() -> None:
+    index = ROOT / "docs/README.md"
+    pages = {path.relative_to(index.parent).as_posix() for path in index.parent.rglob("*.md")}
+    linked = set(re.findall(r"\]\(([^)]+)\)", index.read_text()))
+
+    missing = {page for page in pages - linked if "/notes" not in page}
+
+    assert missing == {"README.md"}
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Return a folder like a fresh clone, whose home is its own and which has no settings."""
