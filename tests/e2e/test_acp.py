@@ -99,11 +99,11 @@ async def test_agents_that_hang_flood_or_die_get_clear_errors_and_the_run_goes_o
     messages = [data for kind, data, _ in events if kind == "values"][-1]["messages"]
     died, hung, flooded, unknown = [message for message in messages if message["type"] == "tool"]
     assert {message["status"] for message in (died, hung, flooded, unknown)} == {"error"}
-    assert "exit code 3; its last words: out of luck" in died["content"]
+    assert "exit code 3; its last output: out of luck" in died["content"]
     assert "half of the work is done" in died["content"]
     assert "still working after 1 seconds" in hung["content"]
     # On a machine that is busy with other things a flood is but a trickle, and its time runs out.
-    assert "it floods" in flooded["content"] or "still working after 30 seconds" in flooded["content"]
+    assert "it sends too much" in flooded["content"] or "still working after 30 seconds" in flooded["content"]
     assert "there are: dying, flooding, halting, hanging, talkative, worker" in unknown["content"]
     assert messages[-1]["content"] == "None of them managed."
 

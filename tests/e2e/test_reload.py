@@ -108,7 +108,7 @@ async def test_an_edit_that_cannot_be_built_is_reported_and_keeps_the_last(
     assert names == ["scripted"]
     assert answer["messages"][-1]["content"] == "still here"
     assert "last good settings stay in force" in await problem()
-    assert "go round in a circle" in await problem()
+    assert "form a cycle" in await problem()
     file.write_text(good)
     assert (await run(api, "t1"))["messages"][-1]["content"] == "and again"
     assert await problem() is None

@@ -155,7 +155,7 @@ class AcpSession:
         if reason is None:
             reason = "it closed its output" if code is None else f"it ended with exit code {code}"
         last_output = self._process.last_words
-        return f"{reason}; its last words: {last_output}" if last_output else reason
+        return f"{reason}; its last output: {last_output}" if last_output else reason
 
 
 class _IgnoredResponse(BaseModel):

@@ -92,9 +92,9 @@ class AgentWire:
         limits = self._limits
         if self._burst > limits.burst_messages:
             seconds = f"{limits.burst_seconds:g} seconds"
-            self.problem = f"it floods: more than {limits.burst_messages} messages within {seconds}"
+            self.problem = f"it sends too much: more than {limits.burst_messages} messages within {seconds}"
         elif self._total > limits.total_messages:
-            self.problem = f"it floods: more than {limits.total_messages} messages in one call"
+            self.problem = f"it sends too much: more than {limits.total_messages} messages in one call"
 
     def _count_invalid(self, line: bytes) -> None:
         self._invalid_lines += bool(line.strip())

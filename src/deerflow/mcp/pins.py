@@ -70,7 +70,7 @@ class ToolPins:
             if tool not in offered:
                 raise NotFoundError(f"tool of the MCP server '{name}'", tool[:80], known=offered)
             if offered[tool].fingerprint != fingerprint:
-                raise ConflictError(f"{tool} of the MCP server '{name}' has changed again; look at it anew")
+                raise ConflictError(f"{tool} of the MCP server '{name}' has changed again; review it again")
         await self._accept(_namespace(name, settings), [offered[tool] for tool in wanted])
 
     async def _accept(self, namespace: tuple[str, ...], tools: Iterable[McpTool]) -> None:

@@ -131,7 +131,7 @@ class McpSession:
                 async for _ in events:
                     self.changed.set()
         except (MCPError, SubscriptionLost, TimeoutError) as error:
-            logger.debug("MCP server %s tells nothing of changed tools: %s", self._name, error)
+            logger.debug("MCP server %s does not report changed tools: %s", self._name, error)
 
     async def tools(self) -> Listing:
         """Return the server's current tools, and those that cannot be used."""
@@ -144,9 +144,9 @@ class McpSession:
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             text = (message or "")[: self._limits.progress_chars]
-            tell(text or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
+            report(text or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
 
-        tell = progress
+        report = progress
         try:
             result = await self._client.call_tool(name, dict(arguments), progress_callback=on_progress)
         except MCPError as error:
@@ -271,7 +271,7 @@ async def _reason(error: MCPError, transport: Transport) -> str:
 
 
 IN_FILE = "(in the file below)"
-"""Replaces the data of a file in the text beside it."""
+"""Replaces the data of a file in the accompanying text."""
 SHORTEST_REPEATED = 64
 _PIECE_CHARS = 4 * 262_144
 """A multiple of four, so that each chunk of base64 can be decoded separately."""

@@ -65,7 +65,7 @@ class StdioTransport:
         if what is None:
             what = "it closed its output" if code is None else f"it ended with exit code {code}"
         words = self._program.last_words[-MAX_WORDS_CHARS:] if self._program is not None else ""
-        return f"{what}; its last words: {words}" if words else what
+        return f"{what}; its last output: {words}" if words else what
 
     async def _read(self, program: Program, into: MemoryObjectSendStream[Incoming]) -> None:
         buffer = bytearray()
@@ -118,7 +118,9 @@ class StdioTransport:
             self._burst_began, self._burst = now, 0
         self._burst += 1
         if self._burst > self._limits.burst_messages:
-            self._problem = f"it floods: {self._burst} messages within {self._limits.burst_seconds:g} seconds"
+            self._problem = (
+                f"it sends too much: {self._burst} messages within {self._limits.burst_seconds:g} seconds"
+            )
 
     async def _write(self, program: Program, out: MemoryObjectReceiveStream[SessionMessage]) -> None:
         with suppress(OSError, anyio.ClosedResourceError):

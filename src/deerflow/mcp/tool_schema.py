@@ -121,8 +121,8 @@ class _Expansion:
         if isinstance(reference, str):
             if reference in within:
                 return {}  # a recursive schema accepts anything from here on
-            beside = {key: value for key, value in node.items() if key != "$ref"}
-            return self._plain({**self._target(reference), **beside}, (*within, reference))
+            others = {key: value for key, value in node.items() if key != "$ref"}
+            return self._plain({**self._target(reference), **others}, (*within, reference))
         return {
             key: self._plain(value, (*within, ""))
             for key, value in node.items()

@@ -71,7 +71,7 @@ ADVICE: Mapping[type[Exception], Advice] = {
     ),
     ModelConnectionError: Advice(
         "connection",
-        "The model's server could not be reached, or hung up; check `base_url`.",
+        "The model's server could not be reached, or closed the connection; check `base_url`.",
         "无法连接模型服务器，或连接被中断，请检查 `base_url`。",
     ),
     ModelInvalidRequestError: Advice(

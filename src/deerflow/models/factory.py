@@ -132,7 +132,7 @@ class ModelFactory:
     def _chain(self, name: str, above: tuple[str, ...]) -> Iterator[str]:
         """Yield `name` and its fallbacks, recursively, in the order in which they are called."""
         if name in above:
-            raise ConfigError(f"models: the fallbacks {' -> '.join((*above, name))} go round in a circle")
+            raise ConfigError(f"models: the fallbacks {' -> '.join((*above, name))} form a cycle")
         if name not in self._settings:
             raise ConfigError(
                 f"models[{above[-1]}].fallbacks: there is no model {name!r}; known: {', '.join(self.names)}"

@@ -371,7 +371,7 @@ class LeanCompletions:
         if response.method != "POST":  # 301/302 redirects turn a POST into a GET
             response.close()
             where = response.url.origin()
-            raise broken_answer(endpoint.url, f"the server sends us on to {where}; put that into `base_url`")
+            raise broken_answer(endpoint.url, f"the server redirects to {where}; put that into `base_url`")
         if response.status >= 400:
             async with response:
                 raw = await self._read(response, LARGEST_ERROR_BYTES)

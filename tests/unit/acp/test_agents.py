@@ -209,12 +209,12 @@ async def test_an_agent_that_dies_is_reported_with_exit_code_last_words_and_what
         await ask("die")
 
     text = str(caught.value)
-    assert "it ended with exit code 3; its last words: out of luck" in text
+    assert "it ended with exit code 3; its last output: out of luck" in text
     assert text.endswith("It said so far:\nhalf of the work is done")
 
 
 async def test_what_an_agent_was_given_in_secret_is_not_in_its_last_words(ask: Any) -> None:
-    with pytest.raises(AcpError, match=r"its last words: \(hidden\)") as caught:
+    with pytest.raises(AcpError, match=r"its last output: \(hidden\)") as caught:
         await ask("die", env={"TOKEN": "out of luck"})
 
     assert "luck" not in str(caught.value)
@@ -224,7 +224,7 @@ async def test_what_an_agent_was_given_in_secret_is_not_in_its_last_words(ask: A
     ("mode", "reason"),
     [
         ("partial", "it ended in the middle of a message"),
-        ("flood", "it floods: more than 1000 messages within 100 seconds"),
+        ("flood", "it sends too much: more than 1000 messages within 100 seconds"),
         ("long", "it sent a line of more than 1000000 bytes"),
         ("garbage", "its output is not the protocol's, such as '"),
         ("refuse", r"it answered session/prompt with an error: Authentication required \(log in first\)"),
@@ -264,5 +264,5 @@ async def test_more_messages_than_one_call_may_have_are_a_flood_however_slow_the
 ) -> None:
     there = agents("flood", limits=WireLimits(burst_seconds=0, total_messages=300))
 
-    with pytest.raises(AcpError, match="it floods: more than 300 messages in one call"):
+    with pytest.raises(AcpError, match="it sends too much: more than 300 messages in one call"):
         await there.ask("helper", "go", workspace=tmp_path, watch=lambda progress: None)

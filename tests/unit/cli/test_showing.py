@@ -219,7 +219,7 @@ def test_a_memory_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]
                     {"name": "a", "use": "langchain_openai:ChatOpenAI", "model": "m", "fallbacks": ["a"]}
                 ]
             },
-            "go round in a circle",
+            "form a cycle",
         ),
         ({"memory": {"model": {"context_window": -1}}}, "memory.backend_config.model.context_window: "),
     ],

@@ -47,7 +47,7 @@ MODELS = [
     (f"models: [{{name: '', {OPENAI}}}]", ["models[0].name is ''", "not empty"]),
     (f"models: [{{name: a, {OPENAI}}}, {{name: a, {OPENAI}}}]", ["models (line 1)", "name a", "give each"]),
     (f"models: [{{name: a, {OPENAI}, fallbacks: [b]}}]", ["models[0].fallbacks names 'b'", "there are: a"]),
-    (f"models: [{{name: a, {OPENAI}, fallbacks: [a]}}]", ["fallbacks a -> a", "go round in a circle"]),
+    (f"models: [{{name: a, {OPENAI}, fallbacks: [a]}}]", ["fallbacks a -> a", "form a cycle"]),
     ("models: [{name: a, use: ChatOpenAI, model: m}]", ["models[a]", "'ChatOpenAI'", "or `module:name`"]),
     ("models: [{name: a, use: 'nope:X', model: m}]", ["models[a]", "package nope", "install"]),
     ("models: [{name: a, use: 'pathlib:Path', model: m}]", ["models[a].use", "'pathlib:Path'", "chat model"]),

@@ -224,8 +224,8 @@ async def test_a_server_that_keeps_saying_that_its_tools_changed_still_works(new
 @pytest.mark.parametrize(
     ("mode", "problem"),
     [
-        ("die", r"exit code 4; its last words: token is \(hidden\)"),
-        ("flood", "it floods|closed"),
+        ("die", r"exit code 4; its last output: token is \(hidden\)"),
+        ("flood", "it sends too much|closed"),
         ("huge", "a message of more than 1000000 bytes"),
         ("garbage", "something other than MCP messages"),
         ("nonsense", "not the protocol's"),
@@ -251,7 +251,7 @@ async def test_a_server_that_misbehaves_costs_one_call(
 @pytest.mark.parametrize(
     ("mode", "problem", "more"),
     [
-        ("quit", "it ended with exit code 5; its last words: no license found", {}),
+        ("quit", "it ended with exit code 5; its last output: no license found", {}),
         ("list", "its list of tools is not the protocol's", {}),
         ("mute", "it was not ready after 1 seconds", {"session_init_timeout": 1}),
     ],

@@ -226,7 +226,7 @@ def test_fallbacks_of_fallbacks_are_asked_in_order() -> None:
 
 
 def test_circles_and_unknown_names_are_refused() -> None:
-    with pytest.raises(ConfigError, match="a -> b -> a go round in a circle"):
+    with pytest.raises(ConfigError, match="a -> b -> a form a cycle"):
         ModelFactory([entry("a", fallbacks=["b"]), entry("b", fallbacks=["a"])], env={})
     with pytest.raises(ConfigError, match=r"models\[a\].fallbacks: there is no model 'x'; known: a"):
         ModelFactory([entry("a", fallbacks=["x"])], env={})
