@@ -90,7 +90,7 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
             subagents=SubagentExecutor(max_running=settings.subagents.max_running),
             custom_agents=CustomAgents(paths),
             mcp=mcp,
-            memories=MemoryService(storage.store, redact=watch.redact),
+            memories=MemoryService(storage.store, redact=watch.redact, settings=settings.memory),
             side_usage=SideUsage(storage.store),
         )
 

@@ -295,6 +295,11 @@ class TeamsSettings(Section):
         180, ge=1, description="Maximum duration in seconds of writing the plan, and of joining the results."
     )
     roles: dict[str, TeamRoleSettings] = Field({}, description="Custom roles by name.")
+    coordinator: str | None = Field(
+        None,
+        description="Function that writes the plan instead of a model, as `module:name`. It gets the request "
+        "and the roles, and returns the steps. If it fails, the plan is written as without it.",
+    )
 
 
 class AcpAgentSettings(Section):

@@ -10,6 +10,7 @@ RESTART_ONLY = frozenset(
         "telemetry",
         "tracing",
         "sandbox",
+        "memory.manager_class",
         "skills.container_path",
         "database",
         "checkpointer",

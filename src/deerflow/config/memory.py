@@ -73,7 +73,10 @@ class MemorySettings(Section):
         30, ge=1, le=300, description="Seconds that pending extractions may take when the server stops."
     )
     manager_class: str = Field(
-        "deermem", description="`noop` disables the memory; any other name selects the built-in memory."
+        "deermem",
+        description="Store of the memory: `deermem` is the database, `noop` disables the memory, the name "
+        "of an installed plug-in selects its store; any other name selects the database. Needs "
+        "a restart.",
     )
     backend_config: MemoryBackendSettings = section(MemoryBackendSettings)
 

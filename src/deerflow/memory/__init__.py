@@ -12,6 +12,7 @@ from deerflow.memory.base import (
     own_words,
 )
 from deerflow.memory.service import MemoryService
+from deerflow.memory.store import MemoryStore
 
 __all__ = [
     "Ask",
@@ -19,6 +20,7 @@ __all__ = [
     "Memory",
     "MemorySection",
     "MemoryService",
+    "MemoryStore",
     "MemoryTurn",
     "PendingConversation",
     "Scope",

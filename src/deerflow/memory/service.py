@@ -1,20 +1,11 @@
-"""Memory service: read, edit, render for the model, and learn.
-
-Each memory is one item of a key-value store, changed by compare-and-swap.
-"""
+"""Memory service: read, edit, render for the model, and learn."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
-from typing import Any, Protocol, TypeVar
 
-from langgraph.store.base import Item
-
-from deerflow.config import MemoryBackendSettings
-from deerflow.domain import folder_name
-from deerflow.errors import ConflictError, InvalidInputError
+from deerflow.config import MemoryBackendSettings, MemorySettings
+from deerflow.errors import InvalidInputError
 from deerflow.memory.base import (
     DEFAULT_CATEGORY,
     MAX_CATEGORY_CHARS,
@@ -26,7 +17,6 @@ from deerflow.memory.base import (
     PendingConversation,
     Scope,
     clean,
-    memory_of,
     new_fact_id,
     timestamp,
     utc_now,
@@ -48,35 +38,24 @@ from deerflow.memory.extraction import (
 )
 from deerflow.memory.learner import Learner
 from deerflow.memory.rendering import Budget, Measure, approximate_tokens, block, upper_bound
+from deerflow.memory.store import Items, cache, create_memory_store
 
-ROOT = "memory"
-MAX_TRIES = 50
-MAX_CACHED = 256
 MAX_REREADS = 2
 MANUAL = "manual"
 
-V = TypeVar("V")
-
-
-class Items(Protocol):
-    """The part of a key-value store that memories need."""
-
-    async def aget(
-        self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
-    ) -> Item | None: ...
-
-    async def areplace(
-        self, namespace: tuple[str, ...], key: str, value: Mapping[str, Any], *, seen: datetime | None
-    ) -> bool:
-        """Put an item only if it has not changed since it was read; return whether it was put."""
-
 
 class MemoryService:
-    """The memories of all users in one database."""
+    """The memories of all users, in the store that the settings name."""
 
-    def __init__(self, items: Items, *, redact: Redact, clock: Clock = utc_now) -> None:
-        self._items = items
-        self._decoded: OrderedDict[Scope, tuple[datetime, Memory]] = OrderedDict()
+    def __init__(
+        self,
+        items: Items,
+        *,
+        redact: Redact,
+        settings: MemorySettings | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._store = create_memory_store(settings or MemorySettings(), items, clock=clock)
         self._redact = redact
         self._clock = clock
         self._blocks: OrderedDict[Scope, tuple[int, MemoryBackendSettings, str]] = OrderedDict()
@@ -84,7 +63,7 @@ class MemoryService:
 
     async def read(self, scope: Scope) -> Memory:
         """Return the memory of a scope; an empty one if there is none."""
-        return self._memory(scope, await self._item(scope))
+        return await self._store.read(scope)
 
     async def add_fact(
         self,
@@ -106,7 +85,7 @@ class MemoryService:
             source=source,
         )
         most = settings.max_facts
-        return await self._change(scope, lambda known: with_fact(known, fact, max_facts=most)), fact
+        return await self._store.change(scope, lambda known: with_fact(known, fact, max_facts=most)), fact
 
     async def change_fact(
         self,
@@ -132,17 +111,17 @@ class MemoryService:
                 ),
             )
 
-        return await self._change(scope, change)
+        return await self._store.change(scope, change)
 
     async def remove_fact(self, scope: Scope, fact_id: str) -> Memory:
         """Delete a fact."""
-        return await self._change(scope, lambda known: without_fact(known, fact_id))
+        return await self._store.change(scope, lambda known: without_fact(known, fact_id))
 
     async def clear(self, scope: Scope) -> Memory:
         """Clear the memory, and drop turns that were not learned from yet."""
         self.learner.forget(scope=scope)
         now = timestamp(self._clock())
-        return await self._change(scope, lambda known: Memory(cleared_at=now))
+        return await self._store.change(scope, lambda known: Memory(cleared_at=now))
 
     async def put(self, scope: Scope, memory: Memory, *, settings: MemoryBackendSettings) -> Memory:
         """Replace the memory with an imported one; refuse one that exceeds the limits."""
@@ -163,7 +142,7 @@ class MemoryService:
             name: replace(section, summary=self._checked(section.summary, MAX_SUMMARY_CHARS, what=name))
             for name, section in memory.sections.items()
         }
-        return await self._change(scope, lambda known: replace(known, facts=facts, sections=sections))
+        return await self._store.change(scope, lambda known: replace(known, facts=facts, sections=sections))
 
     async def recall(
         self, scope: Scope, settings: MemoryBackendSettings, measure: Measure
@@ -177,7 +156,7 @@ class MemoryService:
         known = self._blocks.get(scope)
         if known is None or known[0] != memory.revision or known[1] is not settings:
             known = (memory.revision, settings, await _block(memory, settings, measure))
-        _cache(self._blocks, scope, known)
+        cache(self._blocks, scope, known)
         return memory, known[2]
 
     async def learn(self, conversation: PendingConversation) -> bool:
@@ -218,36 +197,8 @@ class MemoryService:
                 known, update, max_facts=settings.max_facts, keeps=settings.guaranteed_categories
             )
 
-        await self._change(conversation.scope, change)
+        await self._store.change(conversation.scope, change)
         return not is_outdated
-
-    async def _change(self, scope: Scope, change: Callable[[Memory], Memory]) -> Memory:
-        """Apply `change` and return the result; apply it again to the latest memory after a conflict."""
-        for _ in range(MAX_TRIES):
-            item = await self._item(scope)
-            known = self._memory(scope, item)
-            wanted = change(known)
-            if wanted == known:
-                return known
-            wanted = replace(wanted, revision=known.revision + 1, last_updated=timestamp(self._clock()))
-            value = {**wanted.to_dict(), "clearedAt": wanted.cleared_at}
-            if await self._items.areplace(*_address(scope), value, seen=item.updated_at if item else None):
-                return wanted
-        raise ConflictError("the memory is being changed by too many at once; try again in a moment")
-
-    async def _item(self, scope: Scope) -> Item | None:
-        # `refresh_ttl=False`: otherwise every read would write a new expiry.
-        return await self._items.aget(*_address(scope), refresh_ttl=False)
-
-    def _memory(self, scope: Scope, item: Item | None) -> Memory:
-        """Return the memory of an item; decoded once per version of the item."""
-        if item is None:
-            return Memory()
-        last = self._decoded.get(scope)
-        if last is None or last[0] != item.updated_at:
-            last = (item.updated_at, memory_of(item.value))
-        _cache(self._decoded, scope, last)
-        return last[1]
 
     def _checked(self, text: str, most: int = MAX_FACT_CHARS, *, what: str = "content") -> str:
         if len(text) > most:
@@ -261,19 +212,6 @@ class MemoryService:
                 "leave that part out"
             )
         return words
-
-
-def _cache(cache: OrderedDict[Scope, V], scope: Scope, value: V) -> None:
-    """Store a value as the most recently used one; drop the least recently used above the limit."""
-    cache[scope] = value
-    cache.move_to_end(scope)
-    while len(cache) > MAX_CACHED:
-        cache.popitem(last=False)
-
-
-def _address(scope: Scope) -> tuple[tuple[str, ...], str]:
-    agent = scope.agent_name
-    return (ROOT, folder_name(scope.user_id)), "user" if agent is None else f"agent/{agent.lower()}"
 
 
 async def _block(memory: Memory, settings: MemoryBackendSettings, measure: Measure) -> str:

@@ -7,6 +7,7 @@ no member is running, level by level of the plan, and those answered before are 
 """
 
 import asyncio
+import inspect
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from langchain.agents.middleware.human_in_the_loop import ActionRequest, HITLReq
 from langgraph.types import interrupt
 
 from deerflow.agents.middlewares.approval import read_decision
+from deerflow.config import resolve_use
 from deerflow.config.agents import TeamsSettings
 from deerflow.context import RunContext
 from deerflow.errors import DeerFlowError, InvalidInputError
@@ -45,11 +47,11 @@ from deerflow.subagents.teams.plan import (
     read_plan,
 )
 from deerflow.subagents.teams.prompts import EDITOR_PROMPT, PLANNER_PROMPT, TeamPrompts, files_of
-from deerflow.subagents.teams.roles import RoleRegistry
+from deerflow.subagents.teams.roles import Role, RoleRegistry
 
 logger = logging.getLogger(__name__)
 
-PlanSource = Literal["given", "model", "rules"]
+PlanSource = Literal["given", "coordinator", "model", "rules"]
 TeamStatus = Literal["completed", "partial", "rejected", "failed"]
 Ask = Callable[[Any], Any]
 """Puts a request to a person and returns the answer; inside a run that is LangGraph's `interrupt`."""
@@ -155,7 +157,7 @@ class TeamServices:
             return SubagentResult(task_id, trace_id, status=SubagentStatus.FAILED, error=str(error))
 
     async def plan(self, call: TeamCall, prompts: TeamPrompts) -> tuple[TeamPlan, PlanSource]:
-        """Return the caller's plan, a model's, or when that is invalid one by rules; and which it is.
+        """Return the caller's plan, the coordinator's, a model's, or one by rules; and which it is.
 
         Only an invalid plan of the caller raises.
         """
@@ -164,6 +166,13 @@ class TeamServices:
         if request.steps:
             return checked_plan(TeamPlan(steps=request.steps), self.roles, **limits), "given"
         allowed = self.roles.among(request.members)
+        if self.settings.coordinator is not None:
+            try:
+                return checked_plan(
+                    await self._coordinated(request, allowed), self.roles, **limits
+                ), "coordinator"
+            except Exception as error:  # foreign code may raise anything; the team works without it
+                logger.warning("team %s: %s cannot plan: %s", call.team_id, self.settings.coordinator, error)
         if len(allowed) > 1 and not self.works_by_rules(call):
             config = self._helper("team_planner", "plans a team's work", PLANNER_PROMPT, call)
             prompt = prompts.for_planner(allowed, max_steps)
@@ -177,6 +186,14 @@ class TeamServices:
             request.goal, allowed, named=bool(request.members), has_documents=bool(request.documents)
         )
         return checked_plan(plan, self.roles, **limits), "rules"
+
+    async def _coordinated(self, request: TeamRequest, roles: Sequence[Role]) -> TeamPlan:
+        """Return the plan of the configured function, which may be synchronous or asynchronous."""
+        coordinate: Any = await asyncio.to_thread(resolve_use, self.settings.coordinator or "")
+        plan = coordinate(request, roles)
+        if inspect.isawaitable(plan):
+            plan = await plan
+        return plan if isinstance(plan, TeamPlan) else TeamPlan.model_validate({"steps": plan})
 
     async def join(self, call: TeamCall, prompt: str) -> tuple[str, str]:
         """Return the editor's answer and a note on its problems; the answer is empty when there is none."""
