@@ -79,6 +79,7 @@ class MemorySettings(Section):
         "a restart.",
     )
     backend_config: MemoryBackendSettings = section(MemoryBackendSettings)
+    store_config: dict[str, Any] = Field({}, description="Settings of a plug-in's store.")
 
     @property
     def is_on(self) -> bool:

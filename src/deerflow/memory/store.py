@@ -1,5 +1,6 @@
 """Stores of memories: the database, and those of installed packages (`deerflow.memory_stores`)."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -15,6 +16,8 @@ from deerflow.domain import folder_name
 from deerflow.errors import ConflictError
 from deerflow.memory.base import Clock, Memory, Scope, memory_of, timestamp, utc_now
 from deerflow.plugins import OWN_PACKAGE, find_plugins
+
+logger = logging.getLogger(__name__)
 
 GROUP = "deerflow.memory_stores"
 ROOT = "memory"
@@ -56,6 +59,8 @@ class MemoryStore(ABC):
 def create_memory_store(settings: MemorySettings, items: Items, *, clock: Clock = utc_now) -> MemoryStore:
     """Return the store that `memory.manager_class` names; the database for a name that no package has."""
     plugin = find_plugins(GROUP).get(settings.manager_class)
+    if plugin is None and settings.is_on:
+        logger.warning("memory.manager_class: there is no %s; the database is used", settings.manager_class)
     if plugin is None or plugin.package == OWN_PACKAGE:
         return DatabaseMemoryStore(settings, items, clock=clock)
     store = plugin.load()

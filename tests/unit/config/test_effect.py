@@ -26,6 +26,7 @@ READ_BY_NAME = {
 READ_OTHERWISE = {
     "acp_agents.model": "acp.session, as `task.agent.model`",
     "memory.enabled": "MemorySettings.is_on",
+    "memory.store_config": "stores of other packages",
     "models.output_version": "passed to the model's class with the keys that are not ours",
     "models.thinking": "models.arguments, with `getattr`",
     "models.use_responses_api": "passed to the model's class with the keys that are not ours",

@@ -31,7 +31,6 @@ from deerflow.models import ModelFactory
 
 logger = logging.getLogger(__name__)
 
-BUILT_IN = "deermem"
 TIMEOUT_SECONDS = 120.0
 
 Count = Callable[[str, str, Mapping[str, Any]], Awaitable[None]]
@@ -52,14 +51,6 @@ class AgentMemory:
     own_models: ModelFactory | None = None
     """Has the model that only the memory uses, if the settings define one."""
     count: Count = _uncounted
-
-    def __post_init__(self) -> None:
-        """Log a warning if the settings name a memory manager that does not exist."""
-        if self.settings.manager_class != BUILT_IN:
-            logger.warning(
-                "memory.manager_class: there is no %s; the built-in memory is used",
-                self.settings.manager_class,
-            )
 
     @property
     def learns(self) -> bool:

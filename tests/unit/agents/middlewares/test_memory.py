@@ -145,9 +145,3 @@ def test_the_settings_or_the_run_name_the_model_that_is_asked(
     conversation = memory(model_name=wanted).conversation(turn, context)
 
     assert (conversation.ask is not None) is can_ask
-
-
-def test_a_memory_that_is_not_here_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    memory(manager_class="mem0")
-
-    assert "there is no mem0" in caplog.text
