@@ -12,7 +12,6 @@ from deerflow.agents.middlewares import AgentKind, ChainMiddleware
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import Settings
 from deerflow.domain import LEAD_AGENT, RunOptions
-from deerflow.lead.chain import build_chain
 from deerflow.lead.custom_agents import CustomAgent
 from deerflow.lead.dependencies import LeadDependencies
 from deerflow.lead.prompt import lead_prompt
@@ -87,16 +86,10 @@ def make_lead_agent(
             *dependencies.memory_tools,
         ],
         middlewares=[
-            *build_chain(
-                dependencies.settings,
-                kind=AgentKind.LEAD,
-                model=dependencies.models.create,
+            *dependencies.chain(
+                AgentKind.LEAD,
                 subagent_limit=limit,
                 notes=BackgroundMiddleware(dependencies.background) if limit else None,
-                calls=dependencies.calls,
-                breakers=dependencies.breakers,
-                plugins=dependencies.middlewares,
-                memory=dependencies.memory,
             ),
             *([ModelSettingsMiddleware(custom.model_settings)] if custom and custom.model_settings else []),
         ],

@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from deerflow.agents import AgentCache, Middleware
-from deerflow.agents.middlewares import AgentKind
+from deerflow.agents.middlewares import AgentKind, ChainMiddleware
 from deerflow.agents.middlewares.concurrency_limits import ModelCallSlots
 from deerflow.agents.middlewares.memory import AgentMemory, Count
 from deerflow.agents.middlewares.model_errors import CircuitBreakers
@@ -87,14 +87,13 @@ class LeadDependencies:
         groups: Sequence[str] | None = None,
     ) -> list[BaseTool]:
         """Return the tools of an agent with this model, with the delegation tools if it delegates."""
-        more = [*self.background_tools, *self.team_tools] if delegates and is_lead else []
         return get_available_tools(
             self.settings,
             groups=groups,
             model_name=model_name,
             models={model_name: self.models.get(model_name)},
             subagent_enabled=delegates,
-            subagent_tools=[self.task_tool, *more] if delegates else (),
+            subagent_tools=[self.task_tool, *(self.lead_tools if is_lead else ())] if delegates else (),
             mcp_tools=self.mcp_tools,
             acp_tools=self.extra_tools,
         )
@@ -171,21 +170,29 @@ class LeadDependencies:
         return Background(self.tasks)
 
     @cached_property
-    def background_tools(self) -> Sequence[BaseTool]:
-        """The tools with which a lead agent manages background tasks."""
-        return make_background_tools(self.background)
+    def lead_tools(self) -> Sequence[BaseTool]:
+        """The tools with which a lead agent manages background tasks and starts teams."""
+        tools, settings = make_background_tools(self.background), self.settings
+        if not settings.teams.enabled:
+            return tools
+        roles = RoleRegistry(settings.teams, settings.subagents)
+        return [*tools, make_team_tool(TeamServices.open(settings.teams, roles, self.tasks))]
 
-    @cached_property
-    def roles(self) -> RoleRegistry:
-        """The roles that teams may have."""
-        return RoleRegistry(self.settings.teams, self.settings.subagents)
-
-    @cached_property
-    def team_tools(self) -> Sequence[BaseTool]:
-        """The tool with which a lead agent starts a team."""
-        if not self.settings.teams.enabled:
-            return ()
-        return [make_team_tool(TeamServices.open(self.settings.teams, self.roles, self.tasks))]
+    def chain(
+        self, kind: AgentKind, *, subagent_limit: int, notes: ChainMiddleware | None
+    ) -> list[Middleware]:
+        """Return the middlewares of one kind of agent; see `build_chain`."""
+        return build_chain(
+            self.settings,
+            kind=kind,
+            model=self.models.create,
+            subagent_limit=subagent_limit,
+            notes=notes,
+            calls=self.calls,
+            breakers=self.breakers,
+            memory=self.memory,
+            plugins=self.middlewares,
+        )
 
 
 class _SubagentToolkit:
@@ -199,13 +206,8 @@ class _SubagentToolkit:
 
     def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
         dependencies = self._dependencies
-        return build_chain(
-            dependencies.settings,
-            kind=AgentKind.SUBAGENT,
-            model=dependencies.models.create,
+        return dependencies.chain(
+            AgentKind.SUBAGENT,
             subagent_limit=subagent_limit(options, dependencies.settings) if may_delegate else 0,
             notes=InboxMiddleware(dependencies.executor),
-            calls=dependencies.calls,
-            breakers=dependencies.breakers,
-            plugins=dependencies.middlewares,
         )
