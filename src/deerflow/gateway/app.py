@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 from typing_extensions import override
 
 from deerflow.app import DeerFlow
-from deerflow.gateway.background import run_scheduler, run_webhooks
+from deerflow.gateway.background import in_background, run_scheduler
 from deerflow.gateway.errors import handle_errors
 from deerflow.gateway.guard import LocalGuard, Network
 from deerflow.gateway.limits import BodyLimit, Bound
@@ -87,7 +87,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with opening() as deerflow:
             app.state.deerflow = deerflow
-            async with run_scheduler(deerflow) as app.state.scheduler, run_webhooks(deerflow):
+            webhooks = in_background(deerflow.webhooks.run(), "webhooks")
+            async with run_scheduler(deerflow) as app.state.scheduler, webhooks:
                 yield
 
     # FastAPI's documentation pages load scripts from a CDN; ours do not.

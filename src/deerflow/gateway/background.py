@@ -30,15 +30,8 @@ async def run_scheduler(deerflow: DeerFlow) -> AsyncIterator[Scheduler]:
     if not settings.enabled:
         yield scheduler
         return
-    async with _in_background(scheduler.run(), "scheduler"):
+    async with in_background(scheduler.run(), "scheduler"):
         yield scheduler
-
-
-@asynccontextmanager
-async def run_webhooks(deerflow: DeerFlow) -> AsyncIterator[None]:
-    """Deliver webhooks for the length of a block."""
-    async with _in_background(deerflow.webhooks.run(), "webhooks"):
-        yield
 
 
 async def start_run(deerflow: DeerFlow, cron: CronJob, tick: datetime) -> RunRecord | None:
@@ -79,7 +72,8 @@ def _without_ids(values: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 @asynccontextmanager
-async def _in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Run a task for the length of a block."""
     task = asyncio.create_task(work, name=name)
     try:
         yield

@@ -51,14 +51,10 @@ def blocks_of(message: Mapping[str, Any]) -> list[Json]:
     blocks: list[Json] = []
     for kind, value in pieces_of(message):
         blocks.append({"type": kind, kind: value} if isinstance(value, str) else value)
-    blocks += [tool_call_block(call) for call in message.get("tool_calls") or []]
+    for call in message.get("tool_calls") or []:
+        blocks.append({"type": "tool_call", **{key: call.get(key) for key in ("id", "name", "args")}})
     blocks += [{**call, "type": "invalid_tool_call"} for call in message.get("invalid_tool_calls") or []]
     return blocks
-
-
-def tool_call_block(call: Mapping[str, Any]) -> Json:
-    """Return a tool call as a finished block."""
-    return {"type": "tool_call", "id": call.get("id"), "name": call.get("name"), "args": call.get("args")}
 
 
 def parsed_call(call_id: str | None, name: str | None, args: str) -> Json:
