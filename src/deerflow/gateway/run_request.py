@@ -23,12 +23,23 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+GRAPH_PATH = "deerflow.agents:make_lead_agent"
+"""The lead agent's graph in `langgraph.json`, which clients may use as its name."""
+
+
+def _graph_name(name: object) -> object:
+    return LEAD_AGENT if name == GRAPH_PATH else name
+
+
+GraphName = Annotated[str, BeforeValidator(_graph_name)]
+
+
 class RunCreate(BaseModel):
     """The body of a request for a run, as DeerFlow's and LangGraph's clients send it."""
 
     model_config = ConfigDict(extra="forbid")
 
-    assistant_id: str | None = None
+    assistant_id: GraphName | None = None
     input: dict[str, Any] | None = None
     command: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None

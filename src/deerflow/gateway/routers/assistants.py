@@ -16,6 +16,7 @@ from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, free_thread, json_response
 from deerflow.gateway.openapi import CHANGED_UNSHOWN, answers
 from deerflow.gateway.pagination import Prefer, changed, page_of
+from deerflow.gateway.run_request import GraphName
 from deerflow.lead.custom_agents import CustomAgent, agent_name
 from deerflow.runtime.json_views import assistant_out, selected
 from deerflow.storage import AssistantQuery, ThreadQuery
@@ -41,7 +42,7 @@ AssistantField = Literal[
 class AssistantCreate(BaseModel):
     """A new assistant."""
 
-    graph_id: str = LEAD_AGENT
+    graph_id: GraphName = LEAD_AGENT
     assistant_id: AssistantId | None = None
     config: dict[str, Any] | None = None
     context: dict[str, Any] | None = None
