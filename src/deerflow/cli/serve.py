@@ -15,7 +15,7 @@ import uvicorn
 from typing_extensions import override
 
 from deerflow.app import DeerFlow
-from deerflow.cli.sharing import calm_collector, check_database, exit_code_of
+from deerflow.cli.sharing import check_database, exit_code_of, tune_garbage_collector
 from deerflow.config import SettingsSource
 from deerflow.errors import ConfigError, DeerFlowError
 from deerflow.gateway.app import GatewayOptions, create_app
@@ -42,7 +42,7 @@ def execute(*, host: str, port: int, config: Path | None, concurrency: int | Non
         address = f"http://{'[' + host + ']' if ':' in host else host}:{listener.getsockname()[1]}"
         runs = ", leaving all runs to workers" if concurrency == 0 else ""
         print(f"DeerFlow {version('deerflow')} on {address}{runs} (stop with Ctrl-C)", flush=True)
-        calm_collector()
+        tune_garbage_collector()
         return _serve(source, options, listener, concurrency)
 
 

@@ -34,7 +34,7 @@ def exit_code_of(deerflow: DeerFlow) -> int:
     return 1
 
 
-def calm_collector() -> None:
+def tune_garbage_collector() -> None:
     """Collect the garbage of loading, and never scan the objects that exist by then again."""
     gc.collect()
     gc.freeze()

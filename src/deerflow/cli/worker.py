@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from deerflow.app import DeerFlow
-from deerflow.cli.sharing import calm_collector, check_database, exit_code_of
+from deerflow.cli.sharing import check_database, exit_code_of, tune_garbage_collector
 from deerflow.config import SettingsSource
 from deerflow.observability import configure_logging, secrets_of
-from deerflow.observability.serving import serve_numbers
+from deerflow.observability.serving import serve_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def execute(*, concurrency: int, config: Path | None, metrics_port: int | None =
     loaded = source.current()
     configure_logging(loaded.settings.log_level, loaded.settings.logging.format, secrets=secrets_of(loaded))
     check_database(loaded, "a worker shares the runs of other processes")
-    calm_collector()
+    tune_garbage_collector()
     return asyncio.run(_work(source, concurrency, metrics_port))
 
 
@@ -37,7 +37,7 @@ async def _work(source: SettingsSource, concurrency: int, metrics_port: int | No
     with signals.heard():
         async with (
             DeerFlow.open(source, takes_over=True, capacity=concurrency) as deerflow,
-            serve_numbers(metrics_port, deerflow.watch.meters),
+            serve_metrics(metrics_port, deerflow.watch.meters),
         ):
             signals.hurry = deerflow.skip_grace
             logger.info("worker %s takes up to %s runs at once", _name(), concurrency)

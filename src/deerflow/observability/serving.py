@@ -3,19 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib import import_module
 
 from deerflow.errors import ConfigError
 from deerflow.observability.meters import Meters
 
 _HOST = "127.0.0.1"
 _NAMES = frozenset({"127.0.0.1", "localhost"})
-_MOST_HEAD_BYTES = 16 * 1024
-_PATIENCE_SECONDS = 5
+_MAX_HEAD_BYTES = 16 * 1024
+_REQUEST_SECONDS = 5
 
 
 @asynccontextmanager
-async def serve_numbers(port: int | None, numbers: Meters) -> AsyncIterator[int | None]:
+async def serve_metrics(port: int | None, numbers: Meters) -> AsyncIterator[int | None]:
     """Serve `GET /metrics` on loopback for the length of a block; yield the port, None when disabled."""
     if port is None:
         yield None
@@ -23,7 +22,7 @@ async def serve_numbers(port: int | None, numbers: Meters) -> AsyncIterator[int 
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_REQUEST_SECONDS):
                 writer.write(_answer(await reader.readuntil(b"\r\n\r\n"), numbers))
                 await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
@@ -32,7 +31,7 @@ async def serve_numbers(port: int | None, numbers: Meters) -> AsyncIterator[int 
             writer.close()
 
     try:
-        server = await asyncio.start_server(answer, _HOST, port, limit=_MOST_HEAD_BYTES)
+        server = await asyncio.start_server(answer, _HOST, port, limit=_MAX_HEAD_BYTES)
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {_HOST}:{port}: {error.strerror or error}; choose another --metrics-port"
@@ -49,7 +48,8 @@ def _answer(head: bytes, numbers: Meters) -> bytes:
         return _response("403 Forbidden", "text/plain", b"This is served to this machine only.\n")
     if lines[0].split(" ")[:2] != ["GET", "/metrics"]:
         return _response("404 Not Found", "text/plain", b"There is only GET /metrics here.\n")
-    exposition = import_module("deerflow.observability.exposition")
+    from deerflow.observability import exposition  # noqa: PLC0415 - takes time and memory before it is needed
+
     return _response("200 OK", exposition.CONTENT_TYPE, exposition.render(numbers))
 
 

@@ -8,14 +8,14 @@ import pytest
 from deerflow.errors import ConfigError
 from deerflow.observability import meters
 from deerflow.observability.meters import Meters
-from deerflow.observability.serving import serve_numbers
+from deerflow.observability.serving import serve_metrics
 
 
 async def test_numbers_are_served_to_this_machine_only() -> None:
     numbers = Meters()
     numbers.add(meters.RUNS, "success")
 
-    async with serve_numbers(0, numbers) as port, httpx.AsyncClient(trust_env=False) as client:
+    async with serve_metrics(0, numbers) as port, httpx.AsyncClient(trust_env=False) as client:
         url = f"http://127.0.0.1:{port}"
         page = await client.get(f"{url}/metrics")
         stranger = await client.get(f"{url}/metrics", headers={"Host": "evil.example.org"})
@@ -29,7 +29,7 @@ async def test_numbers_are_served_to_this_machine_only() -> None:
 
 @pytest.mark.parametrize("sent", [b"\x00" * 100_000, b"GET /metrics HTTP/1.1\r\n", b"\r\n\r\n"])
 async def test_who_speaks_no_http_harms_nobody(sent: bytes) -> None:
-    async with serve_numbers(0, Meters()) as port:
+    async with serve_metrics(0, Meters()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             writer.write(sent)
@@ -47,8 +47,8 @@ async def test_who_speaks_no_http_harms_nobody(sent: bytes) -> None:
 
 
 async def test_a_port_in_use_is_said_and_none_is_none() -> None:
-    async with serve_numbers(0, Meters()) as port, serve_numbers(None, Meters()) as nothing:
+    async with serve_metrics(0, Meters()) as port, serve_metrics(None, Meters()) as nothing:
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
-            await serve_numbers(port, Meters()).__aenter__()
+            await serve_metrics(port, Meters()).__aenter__()
 
     assert nothing is None
