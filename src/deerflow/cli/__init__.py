@@ -2,12 +2,12 @@
 
 from importlib import import_module
 
-from deerflow.cli.quiet import quiet_end
+from deerflow.cli.startup import end_on_interrupt
 
 
 def main() -> None:
     """Run the command line; it is imported here, where Ctrl-C already exits without a traceback."""
-    with quiet_end():
+    with end_on_interrupt():
         import_module("deerflow.cli.commands").app()
 
 

@@ -1,19 +1,22 @@
-"""Ask the user at the terminal whether a tool call may run."""
+"""Ask the user at the terminal: whether a tool call may run, and the agent's clarification questions."""
 
 import asyncio
 import json
 import os
+import sys
+import tempfile
 import termios
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
 from rich.console import Console
 from rich.text import Text
 
-from deerflow.cli.edit_line import edit_line
-from deerflow.domain.visible_text import visible
+from deerflow.domain.visible_text import printable, visible
 
+_CHILD = Path(__file__).with_name("readline_child.py")
 CLOSED = "the terminal was closed"
 _ONCE = "[y] run it   [n] refuse it   [e] change it: "
 _FOR_GOOD = (
@@ -142,3 +145,86 @@ async def _read(keyboard: int) -> bytes:
         return b""
     finally:
         loop.remove_reader(keyboard)
+
+
+async def edit_line(keyboard: int, prompt: str, text: str) -> str:
+    """Show `text` after the prompt for editing and return the result; `text` itself if that is cancelled.
+
+    GNU readline, which does the editing, blocks until Enter, so it runs in a child process. The text and the
+    result are passed in a file, which has no length limit.
+    """
+    before = termios.tcgetattr(keyboard)
+    screen = os.open(os.ttyname(keyboard), os.O_RDWR | os.O_NOCTTY)
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(text.encode(errors="replace"))
+            file.flush()
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", str(_CHILD), str(file.fileno()), prompt),
+                stdin=keyboard,
+                stdout=screen,
+                stderr=asyncio.subprocess.DEVNULL,
+                pass_fds=(file.fileno(),),
+            )
+            try:
+                code = await process.wait()
+            except asyncio.CancelledError:
+                process.kill()
+                await process.wait()
+                raise
+            file.seek(0)
+            return file.read().decode(errors="replace") if code == 0 else text
+    finally:
+        os.close(screen)
+        termios.tcsetattr(
+            keyboard, termios.TCSADRAIN, before
+        )  # a killed child leaves the terminal in raw mode
+
+
+def question_in(values: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the question that ended a thread's last turn; None when it did not end with one."""
+    messages = values.get("messages") or [{}]
+    artifact = messages[-1].get("artifact")
+    request = artifact.get("human_input") if isinstance(artifact, Mapping) else None
+    return request if isinstance(request, Mapping) else None
+
+
+async def reply_to(request: Mapping[str, Any], person: Person) -> str:
+    """Ask the user and return the answer; empty when they do not answer."""
+    if request.get("context"):
+        person.show(f"\n{printable(str(request['context']))}")
+    person.show(f"\n{printable(str(request.get('question', '')))}", style="bold")
+    if request.get("fields"):
+        return await _form(request["fields"], person)
+    labels = [str(option["label"]) for option in request.get("options") or ()]
+    for number, label in enumerate(labels, start=1):
+        person.show(f"  {number}. {printable(label)}")
+    hint = "A number, or an answer of your own" if labels else "Your answer"
+    return chosen(await person.line(f"{hint} (Enter: not now): "), labels)
+
+
+async def _form(fields: list[Mapping[str, Any]], person: Person) -> str:
+    """Ask for one field after the other; empty when a required one is left out."""
+    answers = []
+    for field in fields:
+        labels = [str(option) for option in field.get("options") or ()]
+        choices = "".join(f"  {number}. {printable(label)}\n" for number, label in enumerate(labels, start=1))
+        name = printable(str(field.get("label") or field["name"]))
+        note = "" if field.get("required") else " (optional)"
+        given = await person.line(f"{choices}{name}{note}: ")
+        # Several choices may be given, separated by commas.
+        is_many = field.get("type") == "multi_select"
+        parts = given.split(",") if is_many else [given]
+        value = ", ".join(filter(None, (chosen(part, labels) for part in parts)))
+        if value:
+            answers.append(f"{name}: {value}")
+        elif field.get("required"):
+            return ""
+    return "\n".join(answers)
+
+
+def chosen(line: str, labels: list[str]) -> str:
+    """Return the option with that number, else the line itself."""
+    text = line.strip()
+    number = int(text) if text.isdecimal() else 0
+    return labels[number - 1] if 0 < number <= len(labels) else text

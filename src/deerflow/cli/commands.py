@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deerflow.cli.quiet import heard, quiet_end
-from deerflow.cli.status import StatusLine
+from deerflow.cli.startup import StatusLine, end_on_interrupt, raise_on_interrupt
 from deerflow.errors import DeerFlowError
 
 DEFAULT_URL = "http://127.0.0.1:2026"
@@ -277,12 +276,12 @@ def _exit_with(command: str, **options: Any) -> None:
     # Modules stay, and a step of an agent creates thousands of short-lived objects. The garbage collector by
     # default takes a tenth of the time to load, and a fifth of the CPU time of a wide fan-out.
     gc.set_threshold(*_COLLECTOR_THRESHOLDS)
-    with quiet_end():
+    with end_on_interrupt():
         line.say("Loading DeerFlow")
         execute = import_module(f"deerflow.cli.{command}").execute
         line.clear()
     try:
-        with heard():
+        with raise_on_interrupt():
             code = execute(**options)
     except DeerFlowError as error:
         line.clear()

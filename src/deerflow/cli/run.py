@@ -15,10 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from deerflow.app import DeerFlow
-from deerflow.cli.approve import Person
-from deerflow.cli.clarify import question_in, reply_to
+from deerflow.cli.approve import Person, question_in, reply_to
 from deerflow.cli.progress import Progress
-from deerflow.cli.status import StatusLine
+from deerflow.cli.startup import StatusLine
 from deerflow.client import AsyncDeerFlowClient, ClientEvent
 from deerflow.config import SettingsSource
 from deerflow.domain import DEFAULT_USER, Thread, is_thread_id, new_id

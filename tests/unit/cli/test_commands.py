@@ -17,8 +17,7 @@ from support.gateway import write_config
 from support.model_server import ScriptedModel, call, status, text
 
 from deerflow.cli import commands
-from deerflow.cli.quiet import quiet_end
-from deerflow.cli.status import StatusLine
+from deerflow.cli.startup import StatusLine, end_on_interrupt
 
 REPORT = "/mnt/user-data/outputs/[red]report.md"
 
@@ -180,8 +179,7 @@ def test_help_loads_nothing_of_what_it_describes() -> None:
         "deerflow",
         "deerflow.cli",
         "deerflow.cli.commands",
-        "deerflow.cli.quiet",
-        "deerflow.cli.status",
+        "deerflow.cli.startup",
         "deerflow.errors",
     }
 
@@ -419,7 +417,7 @@ def test_ctrl_c_while_a_command_is_loaded_ends_without_a_traceback(
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(commands, "import_module", load)
 
-    with quiet_end():
+    with end_on_interrupt():
         result = deerflow("doctor")
 
     assert result.exit_code == 0
