@@ -20,23 +20,25 @@ EXTENSIONS_NAMES = ("extensions_config.json", "mcp_config.json")
 HOME_NAME = ".deer-flow"
 
 VARIABLES = {
-    "DEER_FLOW_CONFIG_PATH": "The settings file. Absent: `config.yaml` in this folder or the one above.",
-    "DEER_FLOW_EXTENSIONS_CONFIG_PATH": "The extensions file. Absent: `extensions_config.json` beside it.",
-    "DEER_FLOW_PROJECT_ROOT": "The project's folder, with `config.yaml`, `.env`, `skills/` and the home. "
+    "DEER_FLOW_CONFIG_PATH": "Path of the settings file. Absent: `config.yaml` in the current folder or "
+    "its parent.",
+    "DEER_FLOW_EXTENSIONS_CONFIG_PATH": "Path of the extensions file. Absent: `extensions_config.json` in "
+    "the project.",
+    "DEER_FLOW_PROJECT_ROOT": "Folder of the project, with `config.yaml`, `.env`, `skills/` and the home. "
     "Absent: the folder of `config.yaml`, or the current one.",
-    "DEER_FLOW_HOME": "Where threads, files and the database are kept. Absent: `.deer-flow` in the project.",
-    "DEER_FLOW_SKILLS_PATH": "The folder of skills, when `skills.path` does not say. Absent: `skills/`.",
-    "DEER_FLOW_AUTH_DISABLED": "Set to 1 to serve other addresses than this computer's without login; not "
-    "heard in production.",
-    "DEER_FLOW_ENV": "`production` for a server that others reach; also `ENVIRONMENT`.",
-    "DEER_FLOW_MCP_STDIO_COMMAND_ALLOWLIST": "Further programs, with commas between them, that may be set as "
-    "an MCP server's `command` over HTTP, beside `npx` and `uvx`, with `mcp.allow_http_commands`.",
+    "DEER_FLOW_HOME": "Folder of threads, files and the database. Absent: `.deer-flow` in the project.",
+    "DEER_FLOW_SKILLS_PATH": "Folder of skills if `skills.path` is absent. Absent: `skills/`.",
+    "DEER_FLOW_AUTH_DISABLED": "Set to 1 to serve addresses other than loopback without sign-in; ignored in "
+    "production.",
+    "DEER_FLOW_ENV": "`production` for a public server; also `ENVIRONMENT`.",
+    "DEER_FLOW_MCP_STDIO_COMMAND_ALLOWLIST": "Comma-separated programs, besides `npx` and `uvx`, that may be "
+    "set as the `command` of an MCP server over HTTP with `mcp.allow_http_commands`.",
     "GATEWAY_HOST": "With `deerflow serve`: the address to listen on. Absent: 127.0.0.1.",
     "GATEWAY_PORT": "With `deerflow serve`: the port to listen on. Absent: 2026.",
-    "GATEWAY_CORS_ORIGINS": "Other pages' addresses that may use the API, with commas between them.",
-    "GATEWAY_TRUSTED_PROXIES": "Addresses or networks of reverse proxies, with commas between them, whose "
+    "GATEWAY_CORS_ORIGINS": "Comma-separated origins of other pages that may use the API.",
+    "GATEWAY_TRUSTED_PROXIES": "Addresses or networks of reverse proxies, comma-separated, whose "
     "`X-Forwarded-Host` names the page that writes. List only proxies that set this header themselves and "
-    "answer for their own names only. Absent: none; names of this machine are believed from everybody.",
+    "answer for their own names only. Absent: none; names of this machine are accepted from every client.",
     "GATEWAY_ENABLE_DOCS": "Set to false to hide the API's own pages at `/docs`.",
     "DEER_FLOW_SANDBOX_HOST": "With `aio`: where published ports of containers are reached.",
     "DEER_FLOW_SANDBOX_BIND_HOST": "With `aio`: the address that containers' ports are published on.",
