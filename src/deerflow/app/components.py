@@ -227,7 +227,7 @@ class LiveComponents:
         return is_agent_name(name) and await asyncio.to_thread(exists, user_id, name)
 
     async def resolve(self, request: RunRequest) -> RunRequest:
-        """Return a request with the options of the custom agent it names, and the default of delegation."""
+        """Return a request with the options of the custom agent it names, by option or as the assistant."""
         name, user = request.options.agent_name, request.user_id
         if request.assistant_id != LEAD_AGENT:
             if name is None and await self.is_custom_agent(request.assistant_id, user):
@@ -237,9 +237,6 @@ class LiveComponents:
         if name is not None and not request.options.is_bootstrap:  # else it is created, without options yet
             agent = await asyncio.to_thread(self._resources.custom_agents.get, user, name)
             request = replace(request, options=agent.options(request.options))
-        if request.options.subagent_enabled is None:
-            delegates = self._current.loaded.settings.subagents.enabled
-            request = replace(request, options=replace(request.options, subagent_enabled=delegates))
         if request.options.model_name is not None:
             try:
                 self._current.models.get(request.options.model_name)

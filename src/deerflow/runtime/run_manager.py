@@ -96,6 +96,9 @@ class RunManager:
         request = await self._preparer.resolve(request)
         request = await answer_by_message(self._states, self._storage.threads, request)
         request = await match_answers(self._states, self._storage.runs, request)
+        if request.options.subagent_enabled is None:  # an answer has the options of the run that asked
+            delegates = self._preparer.settings.subagents.enabled
+            request = replace(request, options=replace(request.options, subagent_enabled=delegates))
         await self._check_input(request)
         request = with_title(request, self._preparer.settings.title)
         command = with_update_ids(request.command)
