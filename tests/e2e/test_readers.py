@@ -202,7 +202,7 @@ async def test_hundreds_of_idle_readers_cost_the_active_ones_nothing(
     waiting = [await session.get(f"{url}/stream") for url in quiet]
 
     sizes = []
-    for round_number in range(3):
+    for round_number in range(4):  # the first one warms up: what the server loads and caches is no leak
         urls = await asyncio.gather(
             *(start(session, server.api, "go", thread=f"a{round_number}-{n}") for n in range(50))
         )
@@ -215,7 +215,7 @@ async def test_hundreds_of_idle_readers_cost_the_active_ones_nothing(
 
     assert {joined(frames) for frames in ends} == {joined(ends[0])}
     assert said(ends[0]) == "late"
-    assert sizes[-1] - sizes[0] < 24 * MIB, f"{[size // MIB for size in sizes]} MiB"
+    assert sizes[-1] - sizes[1] < 20 * MIB, f"{[size // MIB for size in sizes]} MiB"
     assert all(not response.closed for response in waiting)
     for response in waiting:
         response.close()
