@@ -9,6 +9,9 @@ from support.model_server import ScriptedModel, call, text
 from web.browser import Browser
 from web.line import Line
 
+UNREACHED = "main [role=alert]:has-text('The server cannot be reached. Is it running?')"
+"""What the conversation says of a message that did not arrive; the list of threads says the same, earlier."""
+
 
 def test_a_reload_in_the_middle_goes_on_where_the_run_is(page: Browser, model: ScriptedModel) -> None:
     gate = threading.Event()
@@ -78,7 +81,7 @@ def test_a_server_that_is_down_is_said_to_be_down(
         page.sees("What should get done?")
         line.cut()
         page.say("Hello?")
-        page.sees("The server cannot be reached. Is it running?")
+        page.waits_for(UNREACHED)
 
         line.mend()
         page.click("Try again")
@@ -95,7 +98,7 @@ def test_a_message_that_did_not_arrive_survives_a_reload(
         page.sees("What should get done?")
         line.cut()
         page.say("A precious thought")
-        page.sees("The server cannot be reached. Is it running?")
+        page.waits_for(UNREACHED)
         line.mend()
 
         page.do("reload")
@@ -123,7 +126,7 @@ def test_an_approval_that_did_not_arrive_is_given_again(
         page.waits_until_idle()
         line.cut()
         page.click("Run it")
-        page.sees("The server cannot be reached. Is it running?")
+        page.waits_for(UNREACHED)
         line.mend()
 
         page.click("Try again")

@@ -183,9 +183,9 @@ class RunLog:
                 break
         return batch
 
-    def holds_from(self, seq: int) -> bool:
-        """Return whether all events after `seq` are in memory."""
-        return seq + 1 >= self._first_seq
+    def holds_after(self, seq: int) -> bool:
+        """Return whether all events after `seq`, an event of this run, are in memory or still to come."""
+        return self._first_seq <= seq + 1 <= self.next_seq
 
     async def wait(self, seconds: float) -> None:
         """Wait for new events, or until the timeout."""
@@ -497,13 +497,15 @@ class StreamBridge:
         seq, is_over = after_seq, False
         while not is_over:
             log = self._live.get(run_id)
-            if log is not None and seq >= log.next_seq:
+            # The database may be ahead of this log: a batch was stored and its answer is on the way, or
+            # another process took the run over.
+            if log is not None and seq >= log.next_seq and seq > await self._events.last_seq(run_id):
                 seq = -1
-            if log is not None and log.holds_from(seq):
+            if log is not None and log.holds_after(seq):
                 source = self._follow(log, seq, heartbeat)
             else:
                 source = self._stored.follow(
-                    run_id, seq, heartbeat_seconds=heartbeat, is_live=self._is_live_from
+                    run_id, seq, heartbeat_seconds=heartbeat, is_live=self._is_live_after
                 )
             async with aclosing(source):
                 async for batch in source:
@@ -515,7 +517,7 @@ class StreamBridge:
                         seq, is_over = batch[-1].seq, batch[-1].kind == END
 
     async def _follow(self, log: RunLog, seq: int, heartbeat: float) -> Batches:
-        while log.holds_from(seq):  # a reader that fell behind continues from the database
+        while log.holds_after(seq):  # a reader that fell behind continues from the database
             batch = log.after(seq)
             if batch:
                 yield batch
@@ -527,9 +529,9 @@ class StreamBridge:
                 if seq + 1 >= log.next_seq and not log.is_closed:
                     yield []
 
-    def _is_live_from(self, run_id: str, seq: int) -> bool:
+    def _is_live_after(self, run_id: str, seq: int) -> bool:
         log = self._live.get(run_id)
-        return log is not None and log.holds_from(seq)
+        return log is not None and log.holds_after(seq)
 
 
 async def drop_expired_events(

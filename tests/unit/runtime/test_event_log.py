@@ -28,6 +28,7 @@ class FragileEvents(EventLog):
         self.failures: list[str] = []
         self.batches: list[LogBatch] = []
         self.gate: asyncio.Event | None = None
+        self.answer_gate: asyncio.Event | None = None
 
     @override
     async def append(self, batch: LogBatch, *, is_urgent: bool = False) -> None:
@@ -38,6 +39,8 @@ class FragileEvents(EventLog):
             raise StorageError("the disk is full")
         await self.inner.append(batch, is_urgent=is_urgent)
         self.batches.append(batch)
+        if self.answer_gate is not None:
+            await self.answer_gate.wait()
         if how == "after":
             raise StorageError("the answer got lost")
 
@@ -244,7 +247,7 @@ async def test_a_new_attempt_numbers_behind_the_gap(log: RunLog) -> None:
 
     assert [event.seq for event in log.after(-1)] == [10_007]
     assert log.next_seq == 10_008
-    assert (log.holds_from(10_006), log.holds_from(10_005)) == (True, False)
+    assert (log.holds_after(10_006), log.holds_after(10_005)) == (True, False)
     await log.abandon()
 
 
@@ -328,7 +331,7 @@ async def test_a_long_log_stays_in_memory_in_part_and_reaches_slow_and_late_read
     for step in range(1, 1000):
         log.publish("custom", {"step": step})
         await log.flush()
-    held = [log.holds_from(log.next_seq - events) for events in (100, 500, 1000)]
+    held = [log.holds_after(log.next_seq - events) for events in (100, 500, 1000)]
     late = bridge.subscribe(run.id)
     seen_late = await anext(late)
     await bridge.publish_end(log, lambda last: storage.runs.settle("r1", attempt=1, end=DONE, last=last))
@@ -436,6 +439,53 @@ async def test_a_log_that_is_given_up_late_leaves_the_one_of_the_next_attempt_al
 
     assert [event.kind for event in events] == ["custom"]
     await bridge.abandon(new)
+
+
+async def test_a_reader_that_is_ahead_of_the_log_in_memory_gets_nothing_again(
+    storage: Storage, events: FragileEvents
+) -> None:
+    bridge = StreamBridge(events=events, runs=storage.runs, signals=storage.signals, heartbeat_seconds=0.05)
+    run = await storage.runs.create("t1-1", RunRequest("t1"), owner="me")
+    log = bridge.open(run, on_lost=lambda _: None)
+    await bridge.begin(log, run)
+    events.answer_gate = asyncio.Event()
+    log.publish("custom", 0)
+    storing = asyncio.create_task(log.flush())
+    async with asyncio.timeout(60):
+        while not events.batches:  # noqa: ASYNC110 - the database sends no word
+            await asyncio.sleep(0.001)
+    assert log.next_seq == 0, "the batch is stored, and the log in memory does not know yet"
+
+    reader = aiter(bridge.subscribe("t1-1", after_seq=0))
+    assert await anext(reader) == [], "nothing is new"
+    events.answer_gate.set()
+    await storing
+    log.publish("custom", 1)
+    async with asyncio.timeout(60):
+        while not (batch := await anext(reader)):
+            pass
+
+    assert [event.seq for event in batch] == [1]
+    await bridge.abandon(log)
+
+
+async def test_a_reader_of_a_run_that_another_process_took_over_gets_nothing_again(storage: Storage) -> None:
+    here, elsewhere = opened(storage), opened(storage)
+    first = await storage.runs.create("t1-1", RunRequest("t1"), owner="me")
+    stale = here.open(first, on_lost=lambda _: None)
+    await here.begin(stale, first)
+    second = await storage.runs.claim("t1-1", owner="you", attempt=1)
+    log = elsewhere.open(second, on_lost=lambda _: None)
+    await elsewhere.begin(log, second)
+    log.publish("custom", 0)
+    log.publish("custom", 1)
+    await log.flush()
+
+    reader = aiter(here.subscribe("t1-1", after_seq=log.next_seq - 2))
+
+    assert [event.seq for event in await anext(reader)] == [log.next_seq - 1]
+    await here.abandon(stale)
+    await elsewhere.abandon(log)
 
 
 async def test_of_too_many_threads_the_oldest_are_not_remembered(storage: Storage, looks: list[str]) -> None:
