@@ -55,9 +55,10 @@ chaos: .venv/.dev ## Kill and stop processes under load on each database (SEEDS,
 fuzz: .venv/.dev ## Send random input to every parser and route (SECONDS each, EXAMPLES a seed, TARGETS="patches mcp"); exit 1 on a find.
 	@PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) --examples $(EXAMPLES) $(TARGETS)
 
-lock: $(UV) ## Compile the locks anew from pyproject.toml.
+lock: $(UV) ## Compile the locks anew from pyproject.toml and requirements/skills.in.
 	$(UV) pip compile -q pyproject.toml --group dev --generate-hashes --no-header --no-annotate --python $(PYTHON) -o requirements/dev.lock
 	$(UV) pip compile -q pyproject.toml $(RUN_EXTRAS:%=--extra %) --generate-hashes --no-header --no-annotate --python $(PYTHON) -c requirements/dev.lock -o requirements/run.lock
+	$(UV) pip compile -q requirements/skills.in --generate-hashes --no-header --no-annotate --python $(PYTHON) -c requirements/dev.lock -o requirements/skills.lock
 
 reference: .venv/.dev ## Write the generated reference anew.
 	$(BIN)/python scripts/generate_reference.py
@@ -84,9 +85,9 @@ $(UV):
 	  { test ! -s .venv/.extras || $(BIN)/deerflow install $$(cat .venv/.extras); } ; }
 	@touch $@
 
-.venv/.dev: .venv/pyvenv.cfg requirements/dev.lock pyproject.toml
+.venv/.dev: .venv/pyvenv.cfg requirements/dev.lock requirements/skills.lock pyproject.toml
 	@echo "Installing DeerFlow's Python packages, with those for tests, into .venv/"
-	@$(UV) pip sync --quiet --python .venv/bin/python requirements/dev.lock
+	@$(UV) pip sync --quiet --python .venv/bin/python requirements/dev.lock requirements/skills.lock
 	@$(UV) pip install --quiet --python .venv/bin/python --no-deps --editable .
 	@touch $@ .venv/.run
 
