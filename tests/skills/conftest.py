@@ -22,15 +22,17 @@ def public_skills() -> Path:
 
 
 @pytest.fixture
-def run_script(tmp_path: Path) -> RunScript:
+def run_script(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> RunScript:
     """Return a function that runs `skills/public/{skill}/scripts/{script}` in a temporary folder.
 
     It asserts the exit `code` and returns the standard output, or the standard error for a code other than 0.
     `without` names a Python module that the script must find missing.
     """
 
+    caches = tmp_path_factory.getbasetemp() / "matplotlib"  # shared: its list of fonts takes seconds to make
+
     def run(skill: str, script: str, *arguments: object, code: int = 0, without: str | None = None) -> str:
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": str(tmp_path / ".mpl")}
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": str(caches)}
         if without:
             _block(tmp_path / ".missing", without)
             environment["PYTHONPATH"] = str(tmp_path / ".missing")
