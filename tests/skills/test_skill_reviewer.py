@@ -168,6 +168,27 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     assert "treat the archive as an attack" in review(tmp_path, "bomb.skill", code=2)
 
 
+def test_texts_made_to_take_forever_do_not(tmp_path: Path) -> None:
+    made = skill(tmp_path)
+    for number, unit in enumerate(
+        [
+            "<!--",
+            "eval(",
+            "nc ",
+            "curl ",
+            "\n",
+            "https://",
+            "![x](https://a?",
+            "password ",
+            "chr(1)+",
+            "dd ",
+            " ",
+        ]
+    ):
+        (made / f"slow{number}.py").write_text(unit * (100_000 // len(unit)))
+    assert "verdict: " in review(tmp_path, made, code=1)
+
+
 def test_the_rules_are_listed(tmp_path: Path) -> None:
     said = review(tmp_path, "--rules", code=0)
     assert "INJECT-HIDE      critical  tells the agent to hide something from the user" in said

@@ -1,8 +1,11 @@
-"""The patterns that review.py looks for, one table with ids."""
+"""The patterns that review.py looks for, one table with ids.
+
+Repetitions are bounded: a reviewed file must not be able to make the search take forever.
+"""
 
 from dataclasses import dataclass
 
-DOWNLOAD = r"(?:curl|wget|fetch|iwr|Invoke-WebRequest)\b[^\n|;&]*"
+DOWNLOAD = r"(?:curl|wget|fetch|iwr|Invoke-WebRequest)\b[^\n|;&]{0,400}"
 
 
 @dataclass(frozen=True)
@@ -81,15 +84,15 @@ RULES = (
         "REVERSE-SHELL",
         "critical",
         "opens a shell to another machine",
-        r"/dev/(?:tcp|udp)/\w|\bnc(?:at)?\b[^\n]*\s-[a-z]*e\b|\bpty\.spawn\(|\bsocat\b[^\n]*\bexec:"
-        r"|os\.dup2\([^\n]*fileno\(",
+        r"/dev/(?:tcp|udp)/\w|\bnc(?:at)?\b[^\n]{0,400}\s-[a-z]*e\b|\bpty\.spawn\(|\bsocat\b[^\n]{0,400}\bexec:"
+        r"|os\.dup2\([^\n]{0,400}fileno\(",
     ),
     Rule(
         "DESTROY",
         "critical",
         "deletes or overwrites the machine or the home folder",
         r"\brm\s+(?:-\w+\s+)*-\w*[rR]\w*\s+(?:-\w+\s+)*(?:/\*?|~(?:/\*?)?|\$HOME(?:/\*?)?)(?=\s|$|[\"'`;&|])"
-        r"|\bmkfs\.\w+\s|\bdd\b[^\n]*\bof=/dev/(?:sd|nvme|vd|disk)|:\(\)\s*\{\s*:\|:&\s*\};:",
+        r"|\bmkfs\.\w+\s|\bdd\b[^\n]{0,400}\bof=/dev/(?:sd|nvme|vd|disk)|:\(\)\s*\{\s*:\|:&\s*\};:",
     ),
     Rule(
         "DELETE",
@@ -101,8 +104,8 @@ RULES = (
         "EXEC-ENCODED",
         "critical",
         "runs decoded text",
-        r"(?i)(?:exec|eval|Function)\s*\([^\n]*(?:b64decode|atob|fromhex|decompress|codecs\.decode|unhexlify)\("
-        r"|base64\s+(?:-d|--decode)\b[^\n]*\|\s*(?:ba|z)?sh\b|-enc(?:odedcommand)?\s+[A-Za-z0-9+/=]{40,}",
+        r"(?i)(?:exec|eval|Function)\s*\([^\n]{0,400}(?:b64decode|atob|fromhex|decompress|codecs\.decode|unhexlify)\("
+        r"|base64\s+(?:-d|--decode)\b[^\n]{0,400}\|\s*(?:ba|z)?sh\b|-enc(?:odedcommand)?\s+[A-Za-z0-9+/=]{40,}",
     ),
     Rule(
         "EXEC-TEXT",
@@ -143,14 +146,14 @@ RULES = (
         "talks to the network",
         r"\b(?:import|from)\s+(?:requests|httpx|aiohttp|urllib3?\.?(?:request)?|http\.client|ftplib|smtplib|socket"
         r"|paramiko)(?=[\s,.])(?!\.parse)|\bfetch\(\s*[\"'`]http|\bXMLHttpRequest\(|\brequire\([\"'](?:https?|net)"
-        r"|^\s*(?:curl|wget|scp|rsync|ssh|ncat?)\s+[-\w\"'$]",
+        r"|^[ \t]*(?:curl|wget|scp|rsync|ssh|ncat?)\s+[-\w\"'$]",
         "code",
     ),
     Rule(
         "EXFILTRATE",
         "high",
         "puts data into an address",
-        r"https?://[^\s\"'`)]*[?&][\w-]+=(?:\{|\$|%s|<)|!\[[^\]]*\]\(https?://[^\s)]*[?&][^\s)]*=(?:\{|\$|<|\[)",
+        r"https?://[^\s\"'`)]{0,1000}[?&][\w-]{1,60}=(?:\{|\$|%s|<)|!\[[^\]]{0,200}\]\(https?://[^\s)]{0,300}[?&][^\s)]{0,300}=(?:\{|\$|<|\[)",
     ),
     Rule(
         "READS-SECRETS",
@@ -163,7 +166,8 @@ RULES = (
         "READS-ENV",
         "medium",
         "reads all environment variables",
-        r"\bdict\(os\.environ\)|os\.environ\.(?:items|copy)\(|^\s*printenv\b|JSON\.stringify\(process\.env\b",
+        r"\bdict\(os\.environ\)|os\.environ\.(?:items|copy)\(|^[ \t]*printenv\b"
+        r"|JSON\.stringify\(process\.env\b",
         "code",
     ),
     Rule(
@@ -177,7 +181,8 @@ RULES = (
         "RIGHTS",
         "high",
         "raises rights",
-        r"^\s*sudo\s+\w|[;&|]\s*sudo\s+\w|\bchmod\s+(?:-R\s+)?(?:0?777\b(?!`)|[ugoa]*\+s\b)|\bos\.setuid\(",
+        r"^[ \t]*sudo\s+\w|[;&|]\s*sudo\s+\w"
+        r"|\bchmod\s+(?:-R\s+)?(?:0?777\b(?!`)|[ugoa]*\+s\b)|\bos\.setuid\(",
     ),
     Rule(
         "OTHER-SKILLS",
@@ -189,7 +194,7 @@ RULES = (
         "INSTALL",
         "medium",
         "installs packages from a free source",
-        r"\bpip3?\s+install\s[^\n]*(?:git\+|https?://|--(?:extra-)?index-url)|\bnpm\s+(?:i|install)\s[^\n]*https?://",
+        r"\bpip3?\s+install\s[^\n]{0,400}(?:git\+|https?://|--(?:extra-)?index-url)|\bnpm\s+(?:i|install)\s[^\n]{0,400}https?://",
     ),
     Rule(
         "GREEDY",

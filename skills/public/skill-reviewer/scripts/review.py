@@ -15,6 +15,7 @@ import unicodedata
 import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
@@ -23,6 +24,7 @@ from _rules import EXTRA_RULES, RULES
 
 SEVERITIES = ("critical", "high", "medium", "low")
 MAX_FILES = 1000
+MAX_MATCHES = 20
 MAX_BYTES = 10 * 1024 * 1024
 CODE = {".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".rb", ".pl", ".ps1", ".php", ".lua"}
 
@@ -30,7 +32,6 @@ CODE = {".py", ".sh", ".bash", ".js", ".mjs", ".ts", ".rb", ".pl", ".ps1", ".php
 COMPILED = [(rule, re.compile(rule.pattern, re.M)) for rule in RULES]
 INVISIBLE = {0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180E, 0x3164, 0xFFA0}
 NAMED = re.compile(r"(?<![\w/.-])(?:references|scripts|templates|assets)/[\w./-]*\w\.\w+")
-COMMENT = re.compile(r"<!--(.*?)-->", re.S)
 ORDER = re.compile(
     r"(?i)\b(?:you|agent|assistant|model|must|always|never|run|execute|send|read|write|fetch)\b|必须|执行|发送"
 )
@@ -115,7 +116,7 @@ def text_findings(name: str, text: str) -> Iterator[Finding]:
     for rule, pattern in COMPILED:
         if (rule.only == "code" and not (is_code or suffix == ".md")) or (rule.only == "prose" and is_code):
             continue
-        for match in list(pattern.finditer(text))[:20]:
+        for match in islice(pattern.finditer(text), MAX_MATCHES):
             line = text.count("\n", 0, match.start()) + 1
             yield Finding(rule.severity, rule.id, name, line, _shown(match[0], rule.id))
     yield from _hidden(name, text)
@@ -141,10 +142,18 @@ def _hidden(name: str, text: str) -> Iterator[Finding]:
                 continue  # joiners inside emoji and some scripts
             yield extra("HIDDEN-CHARS", name, number, f"U+{code:04X} {unicodedata.name(char, 'unnamed')}")
             break
-    for match in COMMENT.finditer(text):
-        if ORDER.search(match[1]) and len(match[1].split()) > 4:
-            line = text.count("\n", 0, match.start()) + 1
-            yield extra("HIDDEN-COMMENT", name, line, " ".join(match[1].split())[:100])
+    for position, comment in _comments(text):
+        if ORDER.search(comment) and len(comment.split()) > 4:
+            line = text.count("\n", 0, position) + 1
+            yield extra("HIDDEN-COMMENT", name, line, " ".join(comment.split())[:100])
+
+
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield position and text of HTML comments; a search with a pattern could take quadratic time."""
+    position = text.find("<!--")
+    while position >= 0 and (end := text.find("-->", position)) >= 0:
+        yield position, text[position + 4 : end]
+        position = text.find("<!--", end)
 
 
 def form_findings(files: dict[str, str], top: str) -> Iterator[Finding]:
