@@ -155,7 +155,9 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.ris").write_text("not a reference file")
     assert "a.ris is not RIS" in run(tmp_path, "library.py", "import", "a.ris", "--out", "l.csv", code=2)
     assert "cannot be read" in run(tmp_path, "library.py", "import", "b.ris", "--out", "l.csv", code=2)
+    assert "no file matches *.bib" in run(tmp_path, "library.py", "import", "*.bib", "--out", "l.csv", code=2)
     assert not (tmp_path / "l.csv").exists()
+    run(tmp_path, "library.py", "import", FILES / "scopus.ris", "*.bib", "--out", "found.csv")
     (tmp_path / "l.csv").write_text("a,b\n1,2\n")
     assert "lacks the columns" in run(tmp_path, "library.py", "status", "l.csv", code=2)
 

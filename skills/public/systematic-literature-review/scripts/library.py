@@ -121,7 +121,10 @@ def import_files(options: argparse.Namespace) -> int:
     """Add the records of files to the library."""
     rows = load(options.out) if options.out.exists() else []
     known = {row["source"] for row in rows}
-    for path in options.files:
+    files = [path for path in options.files if "*" not in path.name or path.exists()]
+    if not files:
+        fail(f"no file matches {', '.join(map(str, options.files))}")
+    for path in files:
         if path.name in known:
             print(f"{path.name}: imported before, skipped (rename it if it is another export)")
             continue
