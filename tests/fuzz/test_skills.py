@@ -14,7 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deerflow.errors import DeerFlowError
-from deerflow.skills.archive import install_skill, read_member
+from deerflow.skills.archive import read_member
+from deerflow.skills.install import install_skill
 from deerflow.skills.loader import Skills, front_matter, read_skill
 
 MATTER = "---\nname: good\ndescription: does good\n---\nWords.\n"

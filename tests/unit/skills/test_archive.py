@@ -1,196 +1,135 @@
-"""A skill's archive is unpacked whole and in its own folder, or not at all."""
+"""A skill's archive is unpacked whole and in its own folder, or refused; packing it gives the same bytes."""
 
 import stat
 import zipfile
-from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from support.skill_archives import ATTACKS, GOOD, MATTER, member, tar_member, tarred, zip_of, zipped
 
-from deerflow.errors import ConflictError, DeerFlowError, InvalidInputError, NotFoundError, TooLargeError
+from deerflow.errors import DeerFlowError, InvalidInputError, NotFoundError, TooLargeError
 from deerflow.skills import archive as limits
-from deerflow.skills import install_skill, read_member
-
-MATTER = "---\nname: tidy-notes\ndescription: Keeps notes tidy.\n---\n# Tidy\n"
-GOOD = {"tidy/SKILL.md": MATTER, "tidy/scripts/run.sh": "#!/bin/sh\n"}
-
-Pack = Callable[[Mapping[str, str | bytes]], BinaryIO]
+from deerflow.skills.archive import pack, read_member, unpack
+from deerflow.skills.package_files import copy_package
 
 
-@pytest.fixture
-def pack(tmp_path: Path) -> Pack:
-    def packed(files: Mapping[str, str | bytes]) -> BinaryIO:
-        path = tmp_path / "x.skill"
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in files.items():
-                archive.writestr(name, content)
-        return path.open("rb")
-
-    return packed
-
-
-def member(name: str, *, mode: int = 0o100644, method: int = zipfile.ZIP_DEFLATED) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name)
-    info.external_attr, info.compress_type = mode << 16, method
-    return info
-
-
-def written(tmp_path: Path, *members: tuple[zipfile.ZipInfo, str | bytes]) -> BinaryIO:
-    path = tmp_path / "x.skill"
-    with zipfile.ZipFile(path, "w") as archive:
-        for info, content in members:
-            archive.writestr(info, content)
+def opened(folder: Path, data: bytes) -> BinaryIO:
+    path = folder / "x.skill"
+    path.write_bytes(data)
     return path.open("rb")
 
 
-def assert_refused(file: BinaryIO, root: Path, error: type[DeerFlowError], match: str) -> None:
-    outside = sorted(root.parent.rglob("*"))
-    with file, pytest.raises(error, match=match):
-        install_skill(file, root)
-    left = [path for path in root.parent.rglob("*") if path not in outside and path != root]
-    assert left in ([], [root / "custom"])
+@pytest.mark.parametrize("top", ["", "tidy/", "another name/"])
+def test_a_skill_is_unpacked_from_the_root_or_the_only_folder(top: str, tmp_path: Path) -> None:
+    files = {f"{top}SKILL.md": MATTER, f"{top}references/deep/a.md": "a", "__MACOSX/._x": "litter"}
+
+    with opened(tmp_path, zipped(files)) as file:
+        unpack(file, tmp_path / "skill")
+
+    found = sorted(
+        path.relative_to(tmp_path / "skill").as_posix() for path in (tmp_path / "skill").rglob("*")
+    )
+    assert found == ["SKILL.md", "references", "references/deep", "references/deep/a.md"]
+    assert (tmp_path / "skill/references/deep/a.md").read_text() == "a"
 
 
-@pytest.mark.parametrize("folder", ["", "tidy/", "another name/"])
-def test_a_skill_is_installed_under_its_own_name(folder: str, pack: Pack, tmp_path: Path) -> None:
-    files = {f"{folder}SKILL.md": MATTER, f"{folder}references/deep/a.md": "a", "__MACOSX/._x": "litter"}
+def test_a_gzipped_tar_is_unpacked_too(tmp_path: Path) -> None:
+    data = tarred(
+        (tar_member("./SKILL.md"), MATTER.encode()),
+        (tar_member("./scripts/run.sh", mode=0o755), b"#!/bin/sh\n"),
+    )
 
-    with pack(files) as file:
-        skill = install_skill(file, tmp_path / "skills")
+    with opened(tmp_path, data) as file:
+        unpack(file, tmp_path / "skill")
+        assert read_member(file, "SKILL.md") == MATTER.encode()
 
-    home = tmp_path / "skills" / "custom" / "tidy-notes"
-    assert (skill.name, skill.category, skill.file) == ("tidy-notes", "custom", home / "SKILL.md")
-    assert (home / "references/deep/a.md").read_text() == "a"
-    assert [path.name for path in (tmp_path / "skills" / "custom").iterdir()] == ["tidy-notes"]
+    assert (tmp_path / "skill/SKILL.md").read_text() == MATTER
+    assert stat.S_IMODE((tmp_path / "skill/scripts/run.sh").stat().st_mode) == 0o755
 
 
 def test_scripts_stay_executable_and_nothing_more(tmp_path: Path) -> None:
-    file = written(
-        tmp_path,
+    data = zip_of(
         (member("SKILL.md"), MATTER),
         (member("run.sh", mode=stat.S_IFREG | stat.S_ISUID | 0o777), "#!/bin/sh\n"),
     )
 
-    with file:
-        home = install_skill(file, tmp_path / "skills").file.parent
+    with opened(tmp_path, data) as file:
+        unpack(file, tmp_path / "skill")
 
-    assert [stat.S_IMODE((home / name).stat().st_mode) for name in ("SKILL.md", "run.sh")] == [0o644, 0o755]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../evil",
-        "tidy/../../evil",
-        "/etc/evil",
-        "tidy\\..\\..\\evil",
-        "C:/evil",
-        "tidy/a\nb",
-        "a/" * 20 + "b",
-    ],
-)
-def test_a_name_that_leads_out_is_refused(name: str, pack: Pack, tmp_path: Path) -> None:
-    assert_refused(pack({**GOOD, name: "x"}), tmp_path / "skills", InvalidInputError, "no path inside")
+    modes = [stat.S_IMODE((tmp_path / "skill" / name).stat().st_mode) for name in ("SKILL.md", "run.sh")]
+    assert modes == [0o644, 0o755]
 
 
-@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
-def test_links_and_devices_are_refused(kind: int, tmp_path: Path) -> None:
-    file = written(tmp_path, (member("SKILL.md"), MATTER), (member("link", mode=kind | 0o777), "/etc/passwd"))
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_is_refused_and_nothing_is_written_outside(attack: str, tmp_path: Path) -> None:
+    build, said = ATTACKS[attack]
+    (tmp_path / "inner").mkdir()
+    file = opened(tmp_path, build())
 
-    assert_refused(file, tmp_path / "skills", InvalidInputError, "link or device")
+    with file, pytest.raises((InvalidInputError, TooLargeError), match=said):
+        unpack(file, tmp_path / "inner" / "skill")
 
-
-def test_unusual_packing_and_encryption_are_refused(tmp_path: Path) -> None:
-    skill = (member("SKILL.md"), MATTER)
-    lzma = written(tmp_path, skill, (member("a", method=zipfile.ZIP_LZMA), "x"))
-    assert_refused(lzma, tmp_path / "skills", InvalidInputError, "deflate")
-
-    with written(tmp_path, skill) as file:
-        data = bytearray(file.read())
-    data[data.index(b"PK\x01\x02") + 8] |= 1
-    (tmp_path / "x.skill").write_bytes(data)
-    assert_refused((tmp_path / "x.skill").open("rb"), tmp_path / "skills", InvalidInputError, "encrypted")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inner", "x.skill"]
+    assert [path.name for path in (tmp_path / "inner").iterdir()] in ([], ["skill"])
+    assert not Path("/tmp/evil").exists()
+    assert not any(path.is_symlink() for path in (tmp_path / "inner").rglob("*"))
 
 
-def test_a_member_that_comes_twice_or_is_file_and_folder_is_refused(tmp_path: Path) -> None:
-    skill = (member("SKILL.md"), MATTER)
-    with pytest.warns(UserWarning, match="Duplicate"):
-        twice = written(tmp_path, skill, skill)
-    assert_refused(twice, tmp_path / "skills", InvalidInputError, "twice")
-
-    both = written(tmp_path, skill, (member("a"), "x"), (member("a/b"), "x"))
-    assert_refused(both, tmp_path / "skills", InvalidInputError, "unpacked")
-
-
-def test_sizes_are_counted_not_believed(pack: Pack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_MEMBER_BYTES", 100_000)
-    monkeypatch.setattr(limits, "MAX_TOTAL_BYTES", 150_000)
-    monkeypatch.setattr(limits, "MAX_MEMBERS", 4)
-    root = tmp_path / "skills"
-
-    assert_refused(pack({**GOOD, "tidy/bomb": b"0" * 200_000}), root, TooLargeError, "bomb")
-    halves = {f"tidy/{n}": b"0" * 90_000 for n in range(2)}
-    assert_refused(pack({**GOOD, **halves}), root, TooLargeError, "unpacks to more")
-    many = {f"tidy/{n}": "x" for n in range(5)}
-    assert_refused(pack({**GOOD, **many}), root, TooLargeError, "members")
+def test_an_archive_over_the_limit_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_ARCHIVE_BYTES", 10)
-    assert_refused(pack(GOOD), root, TooLargeError, "archive has more")
+
+    with opened(tmp_path, zipped(GOOD)) as file, pytest.raises(TooLargeError, match="archive has more"):
+        unpack(file, tmp_path / "skill")
 
 
-def test_a_huge_index_is_not_read(pack: Pack, tmp_path: Path) -> None:
-    files = {f"tidy/{n:0400}": b"" for n in range(2_500)}
-
-    assert_refused(pack({**GOOD, **files}), tmp_path / "skills", InvalidInputError, "index")
-
-
-@pytest.mark.parametrize(
-    ("files", "match"),
-    [
-        ({"a/x": "1", "b/SKILL.md": MATTER}, "no SKILL.md"),
-        ({"a/b/SKILL.md": MATTER}, "no SKILL.md"),
-        ({}, "no SKILL.md"),
-        ({"SKILL.md": "no front matter"}, "front matter"),
-        ({"SKILL.md": "---\nname: ../evil\ndescription: x\n---\n"}, "name"),
-        ({"SKILL.md": b"\xff\xfe"}, "cannot be used"),
-    ],
-)
-def test_an_archive_without_a_usable_skill_is_refused(
-    files: Mapping[str, str | bytes], match: str, pack: Pack, tmp_path: Path
-) -> None:
-    assert_refused(pack(files), tmp_path / "skills", InvalidInputError, match)
-
-
-@pytest.mark.parametrize("data", [b"", b"PK", b"PK\x05\x06" + b"\xff" * 18, b"x" * 5000])
-def test_what_is_no_archive_is_refused(data: bytes, tmp_path: Path) -> None:
-    (tmp_path / "x.skill").write_bytes(data)
-
-    assert_refused((tmp_path / "x.skill").open("rb"), tmp_path / "skills", InvalidInputError, "ZIP")
-
-
-@pytest.mark.parametrize("place", ["custom/tidy-notes", "custom/elsewhere", "public/tidy-notes"])
-def test_a_known_name_is_a_conflict(place: str, pack: Pack, tmp_path: Path) -> None:
-    known = tmp_path / "skills" / place / "SKILL.md"
-    known.parent.mkdir(parents=True)
-    known.write_text(MATTER)
-
-    with pack(GOOD) as file, pytest.raises(ConflictError, match="already"):
-        install_skill(file, tmp_path / "skills")
-
-    assert known.read_text() == MATTER
-
-
-def test_a_folder_in_the_way_is_a_conflict(pack: Pack, tmp_path: Path) -> None:
-    (tmp_path / "skills" / "custom" / "tidy-notes").mkdir(parents=True)
-
-    with pack(GOOD) as file, pytest.raises(ConflictError, match="folder"):
-        install_skill(file, tmp_path / "skills")
-
-
-def test_a_member_is_read_by_its_path_in_the_skill(pack: Pack) -> None:
-    with pack(GOOD) as file:
+def test_a_member_is_read_by_its_path_in_the_skill(tmp_path: Path) -> None:
+    with opened(tmp_path, zipped(GOOD)) as file:
         for name in ("SKILL.md", "tidy/SKILL.md"):
             assert read_member(file, name) == MATTER.encode()
         for name in ("missing", "../SKILL.md", "/SKILL.md", "", "tidy", "scripts/"):
             with pytest.raises(NotFoundError):
                 read_member(file, name)
+
+
+def test_a_skill_is_packed_to_the_same_bytes_and_unpacks_to_the_same_files(tmp_path: Path) -> None:
+    for name, order in (("one", ["b.md", "a.md"]), ("two", ["a.md", "b.md"])):
+        folder = tmp_path / name / "references"
+        folder.mkdir(parents=True)
+        (folder.parent / "SKILL.md").write_text(MATTER)
+        for file in order:
+            (folder / file).write_text(file)
+        (folder / "报告.sh").write_text("#!/bin/sh\n")
+        (folder / "报告.sh").chmod(0o700 if name == "one" else 0o755)
+        (folder / "__pycache__").mkdir()
+
+    one, two = (pack(tmp_path / name, top="tidy-notes") for name in ("one", "two"))
+    with opened(tmp_path, one) as file:
+        unpack(file, tmp_path / "again")
+
+    assert one == two
+    assert zipfile.ZipFile(BytesIO(one)).namelist() == [
+        "tidy-notes/SKILL.md",
+        "tidy-notes/references/a.md",
+        "tidy-notes/references/b.md",
+        "tidy-notes/references/报告.sh",
+    ]
+    assert pack(tmp_path / "again", top="tidy-notes") == one
+    assert pack(tmp_path / "again", top=None) != one
+
+
+def test_a_folder_with_a_link_or_a_pipe_is_neither_packed_nor_copied(tmp_path: Path) -> None:
+    skill = tmp_path / "skill"
+    skill.mkdir()
+    (skill / "SKILL.md").write_text(MATTER)
+    (skill / "evil").symlink_to("/etc/passwd")
+
+    for work in (lambda: pack(skill, top=None), lambda: copy_package(skill, tmp_path / "copy")):
+        with pytest.raises(DeerFlowError, match=r"'evil' .* is a link or device"):
+            work()
+    (skill / "evil").unlink()
+    (skill / "evil").symlink_to("/etc", target_is_directory=True)
+    with pytest.raises(InvalidInputError, match="link or device"):
+        copy_package(skill, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
