@@ -12,7 +12,7 @@ LAYERS = [
     ["errors", "domain"],
     ["config"],
     ["addresses", "connection_errors", "observability", "periodic", "plugins", "programs"],
-    ["models", "sandbox", "skills", "memory", "mcp", "acp", "storage"],
+    ["models", "sandbox", "skills", "memory", "mcp", "acp", "retrieval", "storage"],
     ["context", "files"],
     ["tools"],
     ["agents"],

@@ -1,0 +1,33 @@
+"""Find the texts that answer a query, by words and by meaning.
+
+Rank texts that are at hand:
+
+    hits = await rank_in_thread(query, texts, limit=5, embeddings=default_embeddings())
+    best = texts[hits[0].index]  # also: hits[0].score, .words, .meaning, each from 0 to 1
+
+`embeddings=None` ranks by words alone. For several queries on the same texts build a `Ranker` once, and for
+the parts of one document or conversation pass `neighbours=1`. `min_score` leaves out what does not match.
+
+Split a document into passages with lines, headings and page: `passages(text)`. The terms that are compared:
+`terms(text)`. Both are pure functions.
+"""
+
+from deerflow.retrieval.analysis import query_terms, terms, words
+from deerflow.retrieval.chunks import Passage, passages
+from deerflow.retrieval.embeddings import EmbeddingModel, StaticEmbeddings, default_embeddings
+from deerflow.retrieval.ranking import RankedText, Ranker, rank, rank_in_thread
+
+__all__ = [
+    "EmbeddingModel",
+    "Passage",
+    "RankedText",
+    "Ranker",
+    "StaticEmbeddings",
+    "default_embeddings",
+    "passages",
+    "query_terms",
+    "rank",
+    "rank_in_thread",
+    "terms",
+    "words",
+]
