@@ -41,7 +41,18 @@ def _requirements(file: Path) -> dict[str, str]:
 
 
 def test_there_are_skills() -> None:
-    assert len(SKILLS) >= 9
+    assert len(SKILLS) == 18
+
+
+def test_the_data_of_the_search_benchmark_hold_the_shipped_descriptions() -> None:
+    data = json.loads((ROOT / "benchmarks" / "data" / "find_skill.json").read_text(encoding="utf-8"))
+    described = {skill["name"]: skill["description"] for skill in data["skills"]}
+    needs = {need["text"]: need["skill"] for need in data["needs"]}
+
+    assert {skill: _parts(skill)[0]["description"] for skill in SKILLS}.items() <= described.items()
+    assert (len(data["skills"]), len(described)) == (200, 200)
+    assert (len(needs), sum(bool(re.search(r"[\u4e00-\u9fff]", text)) for text in needs)) == (100, 50)
+    assert set(needs.values()) <= set(described)
 
 
 @pytest.mark.parametrize("skill", SKILLS)
