@@ -14,7 +14,8 @@ from support.model_server import ScriptedModel, text
 from support.waiting import until
 
 from deerflow.errors import AddressRefusedError, InvalidInputError, StorageAwayError
-from deerflow.runtime.webhooks import check_web_address, post
+from deerflow.guarded_http import check_web_address
+from deerflow.runtime.webhooks import post
 
 LOOPBACK = {"webhook_allow_cidrs": ["127.0.0.0/8", "::1/128"]}
 PATIENCE_SECONDS = 120

@@ -10,8 +10,8 @@ import deerflow
 PACKAGE = Path(deerflow.__file__).parent
 LAYERS = [
     ["errors", "domain"],
-    ["config"],
-    ["addresses", "connection_errors", "observability", "periodic", "plugins", "programs"],
+    ["config", "addresses", "connection_errors"],
+    ["guarded_http", "observability", "periodic", "plugins", "programs"],
     ["storage"],
     ["retrieval"],
     ["models", "sandbox", "skills", "memory", "mcp", "acp"],

@@ -6,21 +6,17 @@ internet are called, as resolved at that moment, and redirects are not followed.
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from typing_extensions import override
 
-from deerflow.addresses import ALLOW_CIDRS, Network, checked_addresses, parse_network
 from deerflow.config.secrets import masked_address, url_secrets
 from deerflow.connection_errors import connection_reason
 from deerflow.domain import RunRecord, new_id
 from deerflow.errors import AddressRefusedError, ConfigError, InvalidInputError, NotFoundError
+from deerflow.guarded_http import allowed_networks, check_destination, check_web_address, guarded_session
 from deerflow.observability.logs import Redactor
 from deerflow.periodic import Periodic
 from deerflow.runtime.json_views import run_out, stamp
@@ -40,23 +36,8 @@ _ORPHANED_SECONDS = 60.0
 _TIMEOUT = aiohttp.ClientTimeout(total=15)
 _RETRY_STATUSES = frozenset({408, 425, 429})
 _RESOLVE_SECONDS = 5.0
-_PORTS = {"http": 80, "https": 443}
 _MAX_BYTES = 4 * 1024 * 1024
 _PAGE = 1000
-
-
-def check_web_address(url: str, *, what: str) -> None:
-    """Raise `InvalidInputError` unless `url` is an HTTP URL; `what` names its purpose in the message."""
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
-        is_address = is_address and parts.port != 0
-        (parts.hostname or "").encode("idna")  # as the resolver does: rejects labels that are too long
-    except ValueError:
-        is_address = False
-    if not is_address:
-        shown = masked_address(url)[:80]
-        raise InvalidInputError(f"{what} '{shown}' is no address; write it like https://example.org/done")
 
 
 class Webhooks:
@@ -85,7 +66,7 @@ class Webhooks:
         shown = masked_address(url)[:80]
         try:
             async with asyncio.timeout(_RESOLVE_SECONDS):
-                await check_destination(url, _networks(self._allow_cidrs()))
+                await check_destination(url, allowed_networks(self._allow_cidrs()))
         except AddressRefusedError as error:
             raise InvalidInputError(f"webhook '{shown}' is refused: {error}") from error
         except (OSError, TimeoutError):  # the name may be resolvable then
@@ -168,13 +149,12 @@ async def post(url: str, body: bytes, *, run_id: str, allow_cidrs: Sequence[str]
 
     `AddressRefusedError` when the address is private and not in `allow_cidrs`.
     """
-    allowed = _networks(allow_cidrs)
+    allowed = allowed_networks(allow_cidrs)
     # For IP literals in any spelling, which aiohttp does not resolve; names are resolved again below.
     await check_destination(url, allowed)
-    connector = aiohttp.TCPConnector(resolver=_GuardedResolver(allowed), use_dns_cache=False)
     headers = {"Content-Type": "application/json", "X-DeerFlow-Run-Id": run_id}
     async with (
-        aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, trust_env=False) as session,
+        guarded_session(allowed, timeout=_TIMEOUT) as session,
         session.post(url, data=body, headers=headers, allow_redirects=False) as answer,
     ):
         if answer.status < 300:
@@ -183,42 +163,3 @@ async def post(url: str, body: bytes, *, run_id: str, allow_cidrs: Sequence[str]
             return f"it answered {answer.status}"
         logger.warning("webhook of run %s answered %s, not trying again", run_id, answer.status)
         return None
-
-
-def _networks(allow_cidrs: Sequence[str]) -> tuple[Network, ...]:
-    return tuple(parse_network(text, setting=ALLOW_CIDRS) for text in allow_cidrs)
-
-
-async def check_destination(url: str, allowed: Sequence[Network] = ()) -> None:
-    """Resolve the host of a URL; raise `AddressRefusedError` unless all its addresses may be called."""
-    parts = urlsplit(url)
-    port = parts.port or _PORTS[parts.scheme]
-    await checked_addresses(parts.hostname or "", port, allowed=allowed, setting=ALLOW_CIDRS)
-
-
-class _GuardedResolver(AbstractResolver):
-    """Resolves names to allowed addresses only; the connection uses exactly these."""
-
-    def __init__(self, allowed: Sequence[Network]) -> None:
-        self._allowed = allowed
-
-    @override
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        addresses = await checked_addresses(host, port, allowed=self._allowed, setting=ALLOW_CIDRS)
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=0,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in addresses
-        ]
-
-    @override
-    async def close(self) -> None:
-        pass

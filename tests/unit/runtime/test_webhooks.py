@@ -11,8 +11,9 @@ from deerflow.agents import StateReader
 from deerflow.config import DatabaseSettings, Paths
 from deerflow.domain import RunRequest, RunStatus
 from deerflow.errors import InvalidInputError
+from deerflow.guarded_http import check_web_address
 from deerflow.runtime.states import ThreadStates
-from deerflow.runtime.webhooks import Webhooks, check_web_address
+from deerflow.runtime.webhooks import Webhooks
 from deerflow.storage import RunEnd, Storage, open_storage
 
 ODD = f"http://{'a' * 64}.example.org/done"

@@ -13,7 +13,6 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
-from deerflow.addresses import ALLOW_CIDRS, parse_network
 from deerflow.app import DeerFlow
 from deerflow.config.extensions import McpServerSettings
 from deerflow.config.extensions_file import read_document
@@ -22,8 +21,8 @@ from deerflow.config.variables import variable_in
 from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, json_response, may_set_commands
 from deerflow.gateway.openapi import answers
+from deerflow.guarded_http import allowed_networks, check_destination, check_web_address
 from deerflow.mcp import ServerStatus
-from deerflow.runtime.webhooks import check_destination, check_web_address
 
 router = APIRouter(tags=["mcp"])
 
@@ -170,8 +169,7 @@ async def _checked_addresses(
     new = set[str]()
     for name, entry in sent.items():
         new |= new_addresses(unmasked_server(name, entry, known.get(name)), known.get(name) or {})
-    cidrs = deerflow.settings.runs.webhook_allow_cidrs
-    allowed = [parse_network(text, setting=ALLOW_CIDRS) for text in cidrs]
+    allowed = allowed_networks(deerflow.settings.runs.webhook_allow_cidrs)
     for address in new:
         if variable_in(address) is not None:
             continue  # variables are checked with those of other keys, in `ServerEdits`
