@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deerflow.errors import DeerFlowError
+from deerflow.skills import Skills, install_skill, read_skill
 from deerflow.skills.archive import read_member
-from deerflow.skills.install import install_skill
-from deerflow.skills.loader import Skills, front_matter, read_skill
+from deerflow.skills.front_matter import front_matter
 
 MATTER = "---\nname: good\ndescription: does good\n---\nWords.\n"
 LAUGHS = "\n".join(

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from deerflow.addresses import ALLOW_CIDRS, parse_network
@@ -32,7 +33,7 @@ from deerflow.observability.watch import Watch
 from deerflow.runtime import RunSetup
 from deerflow.runtime.usage import SideUsage, prices_of
 from deerflow.sandbox import SandboxProvider, SelfTest, choose_users_root, create_sandbox_provider, tier_of
-from deerflow.skills import Skills
+from deerflow.skills import SkillFolders, Skills
 from deerflow.storage import OwnerLock, Storage, open_storage
 from deerflow.subagents import SubagentExecutor
 from deerflow.subagents.python_agents import load_agents
@@ -101,6 +102,7 @@ class Components:
 
     loaded: LoadedSettings
     models: ModelFactory
+    skills: Skills
     agents: LeadAgents
     memory_models: ModelFactory | None = None
     """Creates the model used only by memory, if one is configured."""
@@ -118,11 +120,12 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
     settings = loaded.settings
     models = ModelFactory(settings.models or await _found_models(loaded), env=loaded.env)
     memory_models = _memory_models(loaded)
+    skills = skills_of(loaded, resources.paths)
     dependencies = LeadDependencies(
         settings=settings,
         models=models,
         executor=resources.subagents,
-        skills=_skills(loaded),
+        skills=skills,
         checkpointer=resources.storage.checkpoints,
         store=resources.storage.store,
         agent_folders=[loaded.paths.home / "agents", loaded.project_root / "agents"],
@@ -139,7 +142,7 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
     # last: rejected settings must change nothing
     resources.mcp.use(loaded.extensions.mcp_servers, networks=networks, approval=settings.mcp.tool_approval)
     faults = tuple(await asyncio.to_thread(faults_of, loaded, models))  # it imports configured tools
-    return Components(loaded, models, LeadAgents(dependencies), memory_models, faults)
+    return Components(loaded, models, skills, LeadAgents(dependencies), memory_models, faults)
 
 
 async def _found_models(loaded: LoadedSettings) -> tuple[ModelSettings, ...]:
@@ -157,10 +160,18 @@ def _memory_models(loaded: LoadedSettings) -> ModelFactory | None:
     return ModelFactory([entry], env=loaded.env)
 
 
-def _skills(loaded: LoadedSettings) -> Skills:
+def skills_of(loaded: LoadedSettings, paths: Paths) -> Skills:
+    """Return the skills that the settings name; `paths` has the users' folders."""
+    settings = loaded.settings.skills
     disabled = [name for name, skill in loaded.extensions.skills.items() if not skill.enabled]
-    path = loaded.settings.skills.container_path
-    return Skills(loaded.skills_root, container_path=path, disabled=disabled)
+    folders = SkillFolders(
+        loaded.skills_root,
+        container_path=settings.container_path,
+        users=paths.skills,
+        paths=tuple(loaded.project_root / Path(path).expanduser() for path in settings.paths),
+        projects=tuple(loaded.project_root / Path(path).expanduser() for path in settings.trusted_projects),
+    )
+    return Skills(folders, disabled=disabled)
 
 
 class LiveComponents:

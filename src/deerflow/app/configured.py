@@ -239,7 +239,13 @@ def _skills(loaded: LoadedSettings) -> Iterator[Fault]:
     if is_named and not loaded.skills_root.is_dir():
         text = f"{loaded.skills_root} is not a folder: there are no skills"
         yield Fault(named, text, "make the folder, or correct the path")
-    own = loaded.settings.skills.use
+    settings = loaded.settings.skills
+    for key, folders in (("paths", settings.paths), ("trusted_projects", settings.trusted_projects)):
+        for index, folder in enumerate(folders):
+            if not (loaded.project_root / Path(folder).expanduser()).is_dir():
+                text = f"{folder} is not a folder: it has no skills"
+                yield Fault(f"skills.{key}[{index}]", text, "make the folder, or correct the path")
+    own = settings.use
     if own is not None and own != _FOLDER_STORAGE:
         yield Fault("skills.use", f"{own} is not used: skills are read from folders", "take it out")
 

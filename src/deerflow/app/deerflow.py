@@ -22,6 +22,7 @@ from deerflow.runtime.interrupts import QuestionTimeouts
 from deerflow.runtime.run_control import TaskCancelRequests
 from deerflow.runtime.threads import Threads
 from deerflow.runtime.webhooks import Webhooks
+from deerflow.skills import Skills
 from deerflow.storage import OwnerLock
 
 logger = logging.getLogger(__name__)
@@ -124,6 +125,11 @@ class DeerFlow:
     def models(self) -> ModelFactory:
         """The models as of the last run that started."""
         return self._components.now.models
+
+    @property
+    def skills(self) -> Skills:
+        """The skills as of the last run that started."""
+        return self._components.now.skills
 
     def folders(self, user_id: str, thread_id: str) -> ThreadFolders:
         return self.paths.thread(user_id, thread_id)

@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from deerflow.app.components import skills_of
 from deerflow.app.configured import faults_of
 from deerflow.config import LoadedSettings, SettingsSource
 from deerflow.config.effect import Fault
@@ -81,6 +82,7 @@ async def examine(config: Path | None) -> list[Finding]:
     findings += await _database(loaded)
     findings.append(_disk(loaded))
     findings.append(_page())
+    findings += await asyncio.to_thread(_skills, loaded)
     findings += _telemetry(loaded)
     findings += await _mcp(loaded)
     return findings
@@ -258,6 +260,14 @@ def _mcp_server(status: ServerStatus) -> Iterator[Finding]:
     for held in status.withheld:
         fix = f"look at it and approve it, with the server running: deerflow mcp approve {status.name}"
         yield Finding(Verdict.NOTE, "mcp", f"{status.name}: {held.name} is withheld: {held.reason}", fix)
+
+
+def _skills(loaded: LoadedSettings) -> list[Finding]:
+    """Read the skills of the default user; everything works without one that is skipped."""
+    skills = skills_of(loaded, loaded.paths)
+    count = f"{len(skills.all())} found, {len(skills.enabled())} enabled"
+    notes = [Finding(Verdict.NOTE, "skills", f"{found.level}: {found}") for found in skills.problems()]
+    return [Finding(Verdict.GOOD, "skills", count), *notes]
 
 
 def _groups(findings: list[Finding]) -> Iterator[tuple[str, list[Finding]]]:

@@ -30,6 +30,7 @@ WAITING = {
     "dedupe_storage": "channels",
     "skill_evolution": "skills",
     "skill_scan": "skills",
+    "skills.catalogues": "skills",
     "skills.deferred_discovery": "skills",
 }
 """Settings without effect yet, with the feature that will read them; remove a name when code reads it."""

@@ -182,6 +182,10 @@ class Paths:
         """Return the folder of a user's custom agents; it may not exist."""
         return self.thread(user_id, "-").root.parents[1] / "agents"
 
+    def skills(self, user_id: str) -> Path:
+        """Return the folder of a user's custom skills; it may not exist."""
+        return self.thread(user_id, "-").root.parents[1] / "skills" / "custom"
+
     def thread(self, user_id: str, thread_id: str) -> ThreadFolders:
         """Return the folders of one thread; they may not exist."""
         return ThreadFolders(thread_id, self.users / folder_name(user_id) / "threads" / thread_id)

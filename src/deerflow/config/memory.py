@@ -1,4 +1,4 @@
-"""Settings of memory and skills."""
+"""Settings of memory."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -105,36 +105,3 @@ def _is_legacy(key: str) -> bool:
     return (
         key in MemoryBackendSettings.model_fields or key in _REMOVED_KEYS or key.startswith(_REMOVED_PREFIXES)
     )
-
-
-class SkillsSettings(Section):
-    """Skills: instructions and files that agents load on demand."""
-
-    use: str | None = Field(
-        None, description="Class that finds skills, as `module:Class`. Absent: skills are read from folders."
-    )
-    path: str | None = Field(
-        None, description="Folder with `public/` and `custom/`. Absent: `skills/` in the project."
-    )
-    container_path: str = Field(
-        "/mnt/skills",
-        pattern=r"^/",
-        description="Path of the skills in the sandbox, read-only, and in prompts. Needs a restart.",
-    )
-    deferred_discovery: bool = Field(
-        False, description="List skills in the prompt only after a search for them."
-    )
-
-
-class SkillScanSettings(Section):
-    """Checks of installed skills for dangerous contents."""
-
-    enabled: bool = Field(True, description="Check skills.")
-
-
-class SkillEvolutionSettings(Section):
-    """Skills written by agents."""
-
-    enabled: bool = Field(False, description="Allow agents to write skills.")
-    moderation_model_name: str | None = Field(None, description="Model that reviews these skills.")
-    security_fail_closed: bool = Field(True, description="Reject a skill when its review fails.")

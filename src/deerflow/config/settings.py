@@ -22,7 +22,7 @@ from deerflow.config.agents import (
 from deerflow.config.auth import AuthorizationSettings, AuthSettings
 from deerflow.config.channels import ChannelConnectionsSettings, ChannelsSettings, DedupeStorageSettings
 from deerflow.config.extensions import ExtensionsSettings, McpSettings
-from deerflow.config.memory import MemorySettings, SkillEvolutionSettings, SkillScanSettings, SkillsSettings
+from deerflow.config.memory import MemorySettings
 from deerflow.config.models import (
     CircuitBreakerSettings,
     LlmCallSettings,
@@ -32,6 +32,7 @@ from deerflow.config.models import (
 )
 from deerflow.config.sandbox import SandboxSettings
 from deerflow.config.section import Section, section
+from deerflow.config.skills import SkillEvolutionSettings, SkillScanSettings, SkillsSettings
 from deerflow.config.storage import (
     CheckpointerSettings,
     DatabaseSettings,

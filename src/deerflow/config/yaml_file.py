@@ -117,6 +117,15 @@ def load_plain(text: str, where: str) -> Any:
     return yaml.load(text, Loader=_LOADER)
 
 
+def is_yaml(text: str) -> bool:
+    """Return whether a small text can be parsed."""
+    try:
+        _check_nesting(text, "it")
+    except (yaml.YAMLError, ConfigError):
+        return False
+    return True
+
+
 def compose(text: str) -> Node | None:
     """Return the YAML nodes of a text, which have line numbers."""
     loader = _LOADER(text)

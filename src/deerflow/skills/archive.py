@@ -23,7 +23,6 @@ from typing_extensions import override
 
 from deerflow.errors import InvalidInputError, NotFoundError, TooLargeError
 from deerflow.skills import package_files as limits
-from deerflow.skills.loader import SKILL_FILE
 from deerflow.skills.package_files import (
     BLOCK_BYTES,
     PackagePaths,
@@ -33,6 +32,7 @@ from deerflow.skills.package_files import (
     package_files,
     read_blocks,
 )
+from deerflow.skills.skill import SKILL_FILE
 
 SUFFIX = ".skill"
 MAX_ARCHIVE_BYTES = 52 * 1024 * 1024

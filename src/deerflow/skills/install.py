@@ -8,7 +8,9 @@ from typing import BinaryIO
 
 from deerflow.errors import ConflictError, InvalidInputError
 from deerflow.skills.archive import unpack
-from deerflow.skills.loader import SKILL_FILE, Skill, Skills, read_skill
+from deerflow.skills.loader import Skills
+from deerflow.skills.read import read_skill
+from deerflow.skills.skill import SKILL_FILE, Skill
 
 
 def install_skill(file: BinaryIO, root: Path) -> Skill:

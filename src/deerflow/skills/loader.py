@@ -1,185 +1,290 @@
-"""Loads the skills on disk: every `SKILL.md` whose front matter has a name and a description.
+"""Finds the skills on disk: every folder with a `SKILL.md` in one of the sources.
 
-A skill that cannot be read is skipped with one log line; it does not affect the others.
+What is below such a folder belongs to its package: a nested `SKILL.md` is data. A skill that cannot be read
+is a problem in a list; it does not affect the others.
 """
 
 import logging
 import os
 import re
+import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from deerflow.config.yaml_file import load_plain
-from deerflow.domain.regular_files import read_regular_text
-from deerflow.errors import ConfigError
+from deerflow.domain import DEFAULT_USER
+from deerflow.skills.read import MAX_FILE_BYTES, read_skill
+from deerflow.skills.skill import SKILL_FILE, Skill, SkillProblem
 
 logger = logging.getLogger(__name__)
 
-SKILL_FILE = "SKILL.md"
-CATEGORIES = ("public", "custom")
 CONTAINER_PATH = "/mnt/skills"
 RESCAN_SECONDS = 2.0
-MAX_FILE_BYTES = 1_000_000
-MAX_DESCRIPTION_CHARS = 1024
 MAX_DEPTH = 3
-NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
-_NO_YAML = (
-    yaml.YAMLError, ConfigError, ValueError, OverflowError, LookupError, AttributeError, TypeError,
-)  # fmt: skip
-"""Exceptions of the parser; it raises the last five for values that do not match their tag."""
+MAX_FOLDERS = 20_000
+"""Maximum number of folders that are looked at in one source, which may be any folder of this host."""
+PROJECT_FOLDERS = (".agents/skills", ".claude/skills")
+_NOT_SCANNED = frozenset({"node_modules", "__pycache__"})
 
 
 @dataclass(frozen=True, slots=True)
-class Skill:
-    """Metadata of one skill, from its front matter."""
+class SkillSource:
+    """A folder of skills on this host, and its path in sandboxes."""
 
     name: str
-    description: str
-    category: str
+    """`public`, `custom`, `skills.paths[0]`, `.agents/skills` or `.claude/skills`."""
+    folder: Path
     path: str
-    """Path of its `SKILL.md` in the sandbox: `/mnt/skills/{category}/{folder}/SKILL.md`."""
+    is_editable: bool = False
+
+    @property
+    def category(self) -> str:
+        return "custom" if self.is_editable else "public"
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFolders:
+    """All folders of skills; `of` returns those of one user, the nearest first.
+
+    Args:
+        root: Folder with `public/` and the default user's `custom/`.
+        users: Returns the folder of another user's custom skills.
+        paths: The folders of `skills.paths`.
+        projects: The folders of `skills.trusted_projects`.
+    """
+
+    root: Path | None
+    container_path: str = CONTAINER_PATH
+    users: Callable[[str], Path] | None = None
+    paths: tuple[Path, ...] = ()
+    projects: tuple[Path, ...] = ()
+
+    def of(self, user: str = DEFAULT_USER) -> tuple[SkillSource, ...]:
+        """Return the sources of a user's skills; of skills with one name the first source's is used."""
+        base = self.container_path.rstrip("/")
+        names = _unique_names(self.projects)
+        sources = [
+            SkillSource(part, project / part, f"{base}/projects/{name}/{part[1:].partition('/')[0]}")
+            for project, name in zip(self.projects, names, strict=True)
+            for part in PROJECT_FOLDERS
+        ]
+        if (custom := self.custom(user)) is not None:
+            sources.append(SkillSource("custom", custom, f"{base}/custom", is_editable=True))
+        sources += [
+            SkillSource(f"skills.paths[{index}]", folder, f"{base}/paths/{name}")
+            for index, (folder, name) in enumerate(zip(self.paths, _unique_names(self.paths), strict=True))
+        ]
+        if self.root is not None:
+            sources.append(SkillSource("public", self.root / "public", f"{base}/public"))
+        return tuple(sources)
+
+    def path_of(self, file: Path, user: str = DEFAULT_USER) -> str:
+        """Return the path in sandboxes of a file in one of a user's sources; only its name for others."""
+        for source in self.of(user):
+            if file.is_relative_to(source.folder):
+                return f"{source.path}/{file.relative_to(source.folder).as_posix()}".removesuffix("/.")
+        return file.name
+
+    def custom(self, user: str = DEFAULT_USER) -> Path | None:
+        """Return the folder of a user's own skills; it may not exist."""
+        if user == DEFAULT_USER or self.users is None:
+            return None if self.root is None else self.root / "custom"
+        return self.users(user)
+
+
+def _unique_names(folders: Sequence[Path]) -> list[str]:
+    """Return a name for each folder that is unique and safe in a path of the sandbox."""
+    names: list[str] = []
+    for folder in folders:
+        name = re.sub(r"[^\w.-]+", "-", folder.name).strip(".-") or "folder"
+        taken = sum(known == name or known.startswith(f"{name}-") for known in names)
+        names.append(f"{name}-{taken + 1}" if name in names else name)
+    return names
+
+
+_Stamp = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A `SKILL.md` that was found, or why it is not read."""
+
+    source: SkillSource
     file: Path
-    """Path of its `SKILL.md` on this host."""
-    license: str | None = None
-    allowed_tools: tuple[str, ...] | None = None
+    stamp: _Stamp
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """The skills of one user, as of the last change."""
+
+    found: tuple[_Found, ...] = ()
+    skills: tuple[Skill, ...] = ()
+    problems: tuple[SkillProblem, ...] = ()
 
 
 class Skills:
-    """The skills under one folder; rescans the folder, so that changes on disk apply within seconds."""
+    """The skills in some folders; rescans them, so that changes on disk apply within seconds.
+
+    The methods read files: call them in a thread when they may be the first after a change.
+    """
 
     def __init__(
         self,
-        root: Path | None,
+        folders: SkillFolders | Path | None,
         *,
-        container_path: str = CONTAINER_PATH,
         disabled: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._root = root
-        self._container_path = container_path.rstrip("/")
+        self.folders = folders if isinstance(folders, SkillFolders) else SkillFolders(folders)
         self._disabled = frozenset(disabled)
         self._clock = clock
-        self._looked_at = float("-inf")
-        self._stamps: dict[Path, tuple[int, int]] = {}
-        self._skills: tuple[Skill, ...] = ()
+        self._scans: dict[str, _Scan] = {}
+        self._enabled: dict[str, tuple[_Scan, tuple[Skill, ...]]] = {}
+        self._scanned_at: dict[str, float] = {}
+        self._read: dict[Path, tuple[SkillSource, _Stamp, Skill | SkillProblem]] = {}
 
-    def all(self) -> tuple[Skill, ...]:
-        """Return every readable skill, sorted by name; a custom skill overrides a public one of its name."""
+    def all(self, *, user: str = DEFAULT_USER) -> tuple[Skill, ...]:
+        """Return every usable skill, sorted by name; without changes, the same tuple as before."""
+        return self._scan(user).skills
+
+    def enabled(self, *, user: str = DEFAULT_USER) -> tuple[Skill, ...]:
+        """Return the skills that agents may use; without changes, the same tuple as before."""
+        scan = self._scan(user)
+        known = self._enabled.get(user)
+        if known is None or known[0] is not scan:
+            usable = tuple(skill for skill in scan.skills if skill.name not in self._disabled)
+            known = self._enabled[user] = (scan, usable)
+        return known[1]
+
+    def problems(self, *, user: str = DEFAULT_USER) -> tuple[SkillProblem, ...]:
+        """Return what is wrong with the files of skills, and which skills are shadowed."""
+        return self._scan(user).problems
+
+    def refresh(self) -> None:
+        """Let the next call look at the folders at once."""
+        self._scanned_at.clear()
+
+    def _scan(self, user: str) -> _Scan:
+        scan = self._scans.get(user, _EMPTY)
         now = self._clock()
-        if self._root is not None and now - self._looked_at >= RESCAN_SECONDS:
-            self._looked_at = now
-            stamps = {file: stamp for _, file, stamp in _skill_files(self._root)}
-            if stamps != self._stamps:
-                self._skills = self._read(self._root)
-                self._stamps = stamps
-        return self._skills
+        if now - self._scanned_at.get(user, float("-inf")) < RESCAN_SECONDS:
+            return scan
+        self._scanned_at[user] = now
+        found = tuple(each for source in self.folders.of(user) for each in _skill_files(source))
+        if found != scan.found:
+            scan = self._scans[user] = self._read_all(found, known=scan.problems)
+        return scan
 
-    def enabled(self) -> tuple[Skill, ...]:
-        """Return the skills that agents may use."""
-        return tuple(skill for skill in self.all() if skill.name not in self._disabled)
-
-    def _read(self, root: Path) -> tuple[Skill, ...]:
-        found: dict[str, Skill] = {}
-        for category, file, _ in _skill_files(root):
-            path = f"{self._container_path}/{file.relative_to(root).as_posix()}"
-            try:
-                skill = read_skill(file, category=category, path=path)
-            except (OSError, ValueError) as error:
-                logger.warning("skill %s left out: %s", file, error)
+    def _read_all(self, found: tuple[_Found, ...], *, known: Collection[SkillProblem]) -> _Scan:
+        skills: dict[str, Skill] = {}
+        problems: list[SkillProblem] = []
+        for each in found:
+            skill = self._read_one(each)
+            if isinstance(skill, SkillProblem):
+                problems.append(skill)
                 continue
-            found[skill.name] = skill
-        return tuple(found[name] for name in sorted(found))
+            problems += skill.warnings
+            nearer = skills.setdefault(skill.name, skill)
+            if nearer is not skill:
+                reason = f"the skill '{skill.name}' of {nearer.source} is used instead: {nearer.path}"
+                problems.append(SkillProblem(skill.file, None, reason, "shadowed"))
+        for problem in problems:
+            if problem not in known:
+                level = logging.WARNING if problem.level == "skipped" else logging.INFO
+                logger.log(level, "skill %s: %s", problem.level, problem)
+        return _Scan(found, tuple(skills[name] for name in sorted(skills)), tuple(problems))
+
+    def _read_one(self, found: _Found) -> Skill | SkillProblem:
+        """Return what a file describes; files that did not change are not read again."""
+        known = self._read.get(found.file)
+        if known is not None and known[:2] == (found.source, found.stamp):
+            return known[2]
+        skill = _skill_or_problem(found)
+        self._read[found.file] = (found.source, found.stamp, skill)
+        return skill
 
 
-def read_skill(file: Path, *, category: str, path: str) -> Skill:
-    """Return the skill that `file` describes; raise `ValueError` if it is invalid."""
-    matter = front_matter(read_regular_text(file, max_bytes=MAX_FILE_BYTES))
-    return Skill(
-        name=_name(matter),
-        description=_description(matter),
-        category=category,
-        path=path,
-        file=file,
-        license=_license(matter),
-        allowed_tools=_allowed_tools(matter),
-    )
+_EMPTY = _Scan()
 
 
-def front_matter(text: str) -> Mapping[str, Any]:
-    """Return the YAML between the first two `---` lines."""
-    match = FRONT_MATTER.match(text)
-    if match is None:
-        raise ValueError("it has no front matter; begin with '---', 'name:', 'description:' and '---'")
+def _skill_or_problem(found: _Found) -> Skill | SkillProblem:
+    if found.reason is not None:
+        return SkillProblem(found.file, None, found.reason, "skipped")
+    source = found.source
     try:
-        matter = load_plain(match[1], "it")
-    except _NO_YAML as error:
-        raise ValueError(f"its front matter is no YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(matter, dict):
-        raise ValueError("its front matter has no keys; write 'name: …' and 'description: …'")
-    return matter
+        return read_skill(
+            found.file,
+            category=source.category,
+            path=f"{source.path}/{found.file.relative_to(source.folder).as_posix()}",
+            source=source.name,
+            is_editable=source.is_editable,
+        )
+    except OSError as error:
+        return SkillProblem(found.file, None, error.strerror or str(error), "skipped")
+    except ValueError as error:
+        return SkillProblem(found.file, getattr(error, "line", None), str(error), "skipped")
 
 
-def _name(matter: Mapping[str, Any]) -> str:
-    name = matter.get("name")
-    if not isinstance(name, str) or len(name) > 64 or NAME.fullmatch(name) is None:
-        shown = _scalar_text(name)
-        found = f"{shown[:80]!r}" if isinstance(name, str) else shown or f"a {type(name).__name__}"
-        raise ValueError(f"'name' is {found}; use lower-case letters, digits and single hyphens, at most 64")
-    return name
+def _skill_files(source: SkillSource) -> Iterator[_Found]:
+    """Yield every `SKILL.md` of a source in a stable order, also those that are not read."""
+    pending = [(source.folder, 0)]
+    looked_at = 0
+    while pending:
+        folder, depth = pending.pop()
+        looked_at += 1
+        if looked_at > MAX_FOLDERS:
+            reason = f"more than {MAX_FOLDERS:,} folders; name a folder that has only skills"
+            yield _Found(source, source.folder, (), reason)
+            return
+        if depth and (found := _package(source, folder)) is not None:
+            yield found
+        elif depth <= MAX_DEPTH:
+            below, problems = _folders_in(source, folder)
+            yield from problems
+            pending += ((each, depth + 1) for each in reversed(below))
 
 
-def _license(matter: Mapping[str, Any]) -> str | None:
-    license_ = matter.get("license")
-    return None if license_ is None else _scalar_text(license_) or None
+def _package(source: SkillSource, folder: Path) -> _Found | None:
+    """Return the `SKILL.md` of a folder; None if there is none."""
+    file = folder / SKILL_FILE
+    try:
+        about = file.lstat()
+    except OSError:
+        return None
+    stamp = (about.st_mtime_ns, about.st_size, about.st_ino, about.st_mode)
+    if stat.S_ISLNK(about.st_mode):
+        return _Found(source, file, stamp, "it is a link; put the file itself there")
+    if not stat.S_ISREG(about.st_mode):
+        return _Found(source, file, stamp, "it is not a regular file")
+    if about.st_size > MAX_FILE_BYTES:
+        return _Found(source, file, stamp, f"larger than {MAX_FILE_BYTES:,} bytes")
+    return _Found(source, file, stamp)
 
 
-def _scalar_text(value: object) -> str:
-    """Return a scalar as text; empty for collections, whose text may exceed memory through YAML aliases."""
-    return "" if isinstance(value, dict | list | set | tuple) else str(value)
-
-
-def _description(matter: Mapping[str, Any]) -> str:
-    description = matter.get("description")
-    if not isinstance(description, str) or not description.strip():
-        raise ValueError("'description' is missing; say in a sentence what the skill is for")
-    # One line without angle brackets: it becomes part of the system prompt.
-    line = " ".join(description.replace("<", "‹").replace(">", "›").split())
-    return line[:MAX_DESCRIPTION_CHARS]
-
-
-def _allowed_tools(matter: Mapping[str, Any]) -> tuple[str, ...] | None:
-    tools = matter.get("allowed-tools")
-    match tools:
-        case None:
-            return None
-        case str():
-            return tuple(re.split(r"[\s,]+", tools.strip())) if tools.strip() else ()
-        case list() if all(isinstance(tool, str) for tool in tools):
-            return tuple(tools)
-        case _:
-            raise ValueError("'allowed-tools' must be a list of tool names")
-
-
-def _skill_files(root: Path) -> Iterator[tuple[str, Path, tuple[int, int]]]:
-    """Yield category, file and (mtime, size) of every `SKILL.md`, in a stable order; ignores links."""
-    for category in CATEGORIES:
-        for folder, folders, files in os.walk(root / category):
-            here = Path(folder)
-            depth = len(here.relative_to(root / category).parts)
-            folders[:] = (
-                sorted(name for name in folders if not name.startswith(".")) if depth < MAX_DEPTH else []
-            )
-            file = here / SKILL_FILE
-            if SKILL_FILE in files and not file.is_symlink():
-                folders.clear()  # subfolders belong to this skill
-                try:
-                    stat = file.stat()
-                except FileNotFoundError:  # deleted since the listing
-                    continue
-                yield category, file, (stat.st_mtime_ns, stat.st_size)
+def _folders_in(source: SkillSource, folder: Path) -> tuple[list[Path], list[_Found]]:
+    """Return the folders below one that may have skills, and what is there but not read."""
+    folders: list[Path] = []
+    problems: list[_Found] = []
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            problems.append(_Found(source, folder, (), error.strerror or str(error)))
+        return folders, problems
+    for entry in entries:
+        if entry.name.startswith(".") or entry.name in _NOT_SCANNED:
+            continue
+        path = Path(entry.path)
+        if entry.is_symlink():
+            if Path(path, SKILL_FILE).exists():
+                problems.append(_Found(source, path, (), "it is a link; put the folder itself there"))
+        elif entry.is_dir(follow_symlinks=False):
+            folders.append(path)
+        elif entry.name.lower() == SKILL_FILE.lower() and entry.name != SKILL_FILE:
+            problems.append(_Found(source, path, (), f"its name must be {SKILL_FILE}"))
+        elif entry.name == SKILL_FILE:
+            problems.append(_Found(source, path, (), "put it in a folder of its own, with the skill's name"))
+    return folders, problems

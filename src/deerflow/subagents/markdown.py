@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from deerflow.domain.regular_files import read_regular_text
-from deerflow.skills.loader import FRONT_MATTER, front_matter
+from deerflow.skills.front_matter import FRONT_MATTER, front_matter
 from deerflow.subagents.config import INHERIT
 
 logger = logging.getLogger(__name__)

@@ -2,12 +2,13 @@
 
 import logging
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from deerflow.agents.prompts import skills_section
-from deerflow.skills import Skills
+from deerflow.skills import SkillFolders, Skills, package_digest
 
 
 class Clock:
@@ -46,9 +47,7 @@ def test_skills_of_both_folders_are_found_with_what_they_say(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("matter", "reason"),
     [
-        ("description: No name.", "'name' is None"),
-        ("name: Bad Name\ndescription: x", "lower-case letters"),
-        ("name: ../up\ndescription: x", "lower-case letters"),
+        ("name: ../up\ndescription: x", "'name' is '../up'; use letters"),
         ("name: silent", "'description' is missing"),
         ("name: a\ndescription: [unclosed", "no YAML"),
         ("name: a\ndescription: " + "[" * 100_000, "no YAML"),
@@ -70,20 +69,88 @@ def test_a_broken_skill_is_left_out_with_its_reason(
     assert reason in caplog.text
 
 
+def test_a_name_that_can_be_used_is_used_with_a_warning(tmp_path: Path) -> None:
+    write(tmp_path, "public/no-name", "description: No name.")
+    write(tmp_path, "public/bad", "name: Bad_Name\ndescription: x")
+    skills = Skills(tmp_path)
+
+    assert [skill.name for skill in skills.all()] == ["bad-name", "no-name"]
+    assert [(problem.line, problem.level) for problem in skills.problems()] == [
+        (2, "warning"),
+        (None, "warning"),
+    ]
+
+
+def test_each_user_has_custom_skills_and_the_nearer_source_wins(tmp_path: Path) -> None:
+    folders = SkillFolders(
+        tmp_path / "skills",
+        users=lambda user: tmp_path / "users" / user / "skills" / "custom",
+        paths=(tmp_path / "team", tmp_path / "other" / "team"),
+        projects=(tmp_path / "project",),
+    )
+    sources = (
+        *("project/.agents/skills", "project/.claude/skills", "users/ann/skills/custom"),
+        *("team", "other/team", "skills/public"),
+    )
+    for number, folder in enumerate(sources):
+        for name in (f"s{each}" for each in range(number + 1)):
+            write(tmp_path, f"{folder}/{name}", f"name: {name}\ndescription: From {folder}.")
+    write(tmp_path, "skills/custom/mine", "name: mine\ndescription: The default user's.")
+
+    skills = Skills(folders)
+    found = skills.all(user="ann")
+
+    assert [(skill.path.removesuffix(f"/{skill.name}/SKILL.md"), skill.source) for skill in found] == [
+        ("/mnt/skills/projects/project/agents", ".agents/skills"),
+        ("/mnt/skills/projects/project/claude", ".claude/skills"),
+        ("/mnt/skills/custom", "custom"),
+        ("/mnt/skills/paths/team", "skills.paths[0]"),
+        ("/mnt/skills/paths/team-2", "skills.paths[1]"),
+        ("/mnt/skills/public", "public"),
+    ]
+    assert [skill.name for skill in found] == ["s0", "s1", "s2", "s3", "s4", "s5"]
+    assert [skill.is_editable for skill in found] == [False, False, True, False, False, False]
+    shadowed = [problem for problem in skills.problems(user="ann") if problem.level == "shadowed"]
+    assert len(shadowed) == 5 + 4 + 3 + 2 + 1
+    assert shadowed[-1].reason.startswith("the skill 's4' of skills.paths[1] is used instead")
+    assert [skill.name for skill in skills.all() if skill.category == "custom"] == ["mine"]
+
+
+def test_the_digest_of_a_package_covers_names_contents_and_execute_bits(tmp_path: Path) -> None:
+    file = write(tmp_path, "one", "name: one\ndescription: First.")
+    script = tmp_path / "one" / "scripts" / "run.sh"
+    script.parent.mkdir()
+    script.write_text("true\n")
+    copy = Path(shutil.copytree(tmp_path / "one", tmp_path / "two"))
+    for folder in (tmp_path / "one", copy):
+        os.mkfifo(folder / "pipe")
+    digests = [package_digest(tmp_path / "one"), package_digest(copy)]
+
+    script.chmod(0o755)
+    digests.append(package_digest(tmp_path / "one"))
+    script.rename(script.with_name("go.sh"))
+    digests.append(package_digest(tmp_path / "one"))
+    file.write_text("other")
+    digests.append(package_digest(tmp_path / "one"))
+
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 4
+
+
 def test_a_skill_that_is_taken_away_while_we_look_harms_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "public/good", "name: good\ndescription: Works.")
     gone = write(tmp_path, "public/gone", "name: gone\ndescription: Was there.")
-    is_symlink = Path.is_symlink
+    lstat = Path.lstat
 
-    def look(path: Path) -> bool:
-        found = is_symlink(path)
+    def look(path: Path) -> os.stat_result:
+        found = lstat(path)
         if path == gone:
             gone.unlink()
         return found
 
-    monkeypatch.setattr(Path, "is_symlink", look)
+    monkeypatch.setattr(Path, "lstat", look)
 
     assert [skill.name for skill in Skills(tmp_path).all()] == ["good"]
 

@@ -17,7 +17,7 @@ from deerflow.errors import ConflictError, InvalidInputError, NotFoundError
 from deerflow.files.artifacts import open_artifact
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response, owned_thread
 from deerflow.gateway.openapi import answers
-from deerflow.skills import SKILL_SUFFIX, Skill, Skills, install_skill
+from deerflow.skills import SKILL_SUFFIX, Skill, SkillProblem, install_skill
 
 router = APIRouter(tags=["skills"])
 
@@ -36,24 +36,34 @@ class SkillInstall(BaseModel):
 
 
 @router.get("/skills", **answers("SkillList"))
-async def list_skills(deerflow: CurrentApp) -> Response:
-    """List the skills of the server, sorted by name, with whether agents may use them."""
-    return json_response({"skills": [_skill_out(deerflow, skill) for skill in await _skills(deerflow)]})
+async def list_skills(user: CurrentUser, deerflow: CurrentApp) -> Response:
+    """List the caller's skills, sorted by name, with whether agents may use them.
+
+    `problems` says which files of skills were skipped, shadowed by another skill, or loaded with a warning.
+    """
+    found = await _skills(deerflow, user)
+    problems = await asyncio.to_thread(deerflow.skills.problems, user=user)
+    return json_response(
+        {
+            "skills": [_skill_out(deerflow, skill) for skill in found],
+            "problems": [_problem_out(deerflow, problem, user) for problem in problems],
+        }
+    )
 
 
 @router.get("/skills/{name}", **answers("Skill", 404))
-async def get_skill(name: str, deerflow: CurrentApp) -> Response:
+async def get_skill(name: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return one skill by its name."""
-    return json_response(_skill_out(deerflow, await _find(deerflow, name)))
+    return json_response(_skill_out(deerflow, await _find(deerflow, name, user)))
 
 
 @router.put("/skills/{name}", **answers("Skill", 400, 404, 409))
-async def update_skill(name: str, body: SkillUpdate, deerflow: CurrentApp) -> Response:
+async def update_skill(name: str, body: SkillUpdate, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Switch a skill on or off for runs that start afterwards.
 
     A skill whose state is set in `config.yaml` answers 409.
     """
-    skill = await _find(deerflow, name)
+    skill = await _find(deerflow, name, user)
 
     def change(document: Mapping[str, Any]) -> Mapping[str, Any]:
         known = document.get("skills")
@@ -86,14 +96,13 @@ def _installed(folders: ThreadFolders, path: str, root: Path) -> Skill:
         return install_skill(file, root)
 
 
-async def _skills(deerflow: DeerFlow) -> tuple[Skill, ...]:
-    # Scanned on every request, so that a skill just added is found.
-    skills = Skills(deerflow.loaded.skills_root, container_path=deerflow.settings.skills.container_path)
-    return await asyncio.to_thread(skills.all)
+async def _skills(deerflow: DeerFlow, user: str) -> tuple[Skill, ...]:
+    deerflow.skills.refresh()  # a skill that was just added is found
+    return await asyncio.to_thread(deerflow.skills.all, user=user)
 
 
-async def _find(deerflow: DeerFlow, name: str) -> Skill:
-    found = {skill.name: skill for skill in await _skills(deerflow)}
+async def _find(deerflow: DeerFlow, name: str, user: str) -> Skill:
+    found = {skill.name: skill for skill in await _skills(deerflow, user)}
     if name not in found:
         raise NotFoundError("skill", name[:80], known=found)
     return found[name]
@@ -107,5 +116,14 @@ def _skill_out(deerflow: DeerFlow, skill: Skill) -> dict[str, Any]:
         "license": skill.license,
         "category": skill.category,
         "enabled": state.enabled if state is not None else True,
-        "editable": skill.category == "custom",
+        "editable": skill.is_editable,
+    }
+
+
+def _problem_out(deerflow: DeerFlow, problem: SkillProblem, user: str) -> dict[str, Any]:
+    return {
+        "path": deerflow.skills.folders.path_of(problem.file, user),
+        "line": problem.line,
+        "reason": problem.reason,
+        "level": problem.level,
     }
