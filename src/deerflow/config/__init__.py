@@ -30,6 +30,7 @@ from deerflow.config.models import (
 from deerflow.config.sandbox import LimitSettings, MountSettings, NetworkSettings, SandboxSettings
 from deerflow.config.section import OpenSection, Section
 from deerflow.config.settings import Settings
+from deerflow.config.skills import CatalogueSettings
 from deerflow.config.source import SettingsSource
 from deerflow.config.storage import DatabaseSettings, RunOwnershipSettings, RunSettings
 from deerflow.config.tools import (
@@ -43,6 +44,7 @@ from deerflow.config.tools import (
 
 __all__ = [
     "AcpAgentSettings",
+    "CatalogueSettings",
     "CircuitBreakerSettings",
     "ContextSize",
     "CustomSubagent",

@@ -1,8 +1,55 @@
 """Settings of skills: where they are, how they are found, checked and written."""
 
-from pydantic import Field
+from typing import Any, Literal
 
+from pydantic import Field, model_validator
+
+from deerflow.config.secrets import without_login
 from deerflow.config.section import Section
+
+
+class CatalogueSettings(Section):
+    """A place to search skills in and to install them from; a text instead is its `location`."""
+
+    location: str = Field(
+        min_length=1,
+        description="A folder, relative ones start in the project; a git URL, which ends in `.git` or begins "
+        "with `git+` (https, http or file); or the URL of a site that has "
+        "`/.well-known/agent-skills/index.json`.",
+    )
+    ref: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]{0,200}$",
+        description="Branch or tag of a git URL. Absent: the default branch.",
+    )
+    hosts: tuple[str, ...] = Field(
+        (),
+        description="Other hosts, such as `cdn.example.org`, at which the archives of an index may be. "
+        "Absent: only the index's own host.",
+    )
+
+    @property
+    def kind(self) -> Literal["folder", "git", "index"]:
+        """How the location is read."""
+        location = self.location.lower()
+        if location.startswith(("git+", "file://")) or (location.endswith(".git") and "://" in location):
+            return "git"
+        return "index" if location.startswith(("http://", "https://")) else "folder"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text_is_the_location(cls, data: Any) -> Any:
+        return {"location": data} if isinstance(data, str) else data
+
+    @model_validator(mode="after")
+    def _is_known_kind(self) -> "CatalogueSettings":
+        address = self.location.lower().removeprefix("git+")
+        if "://" in address and not address.startswith(("https://", "http://", "file://")):
+            shown = without_login(self.location)[:80]
+            raise ValueError(f"{shown!r} has to begin with https://, http:// or file://, or be a folder")
+        if self.ref is not None and self.kind != "git":
+            raise ValueError("`ref` is for git URLs; end the location in .git, or begin it with git+")
+        return self
 
 
 class SkillsSettings(Section):
@@ -34,10 +81,11 @@ class SkillsSettings(Section):
     deferred_discovery: bool = Field(
         False, description="List skills in the prompt only after a search for them."
     )
-    catalogues: tuple[str, ...] = Field(
+    catalogues: tuple[CatalogueSettings, ...] = Field(
         (),
-        description="Where skills can be searched and installed from: folders, git URLs, and URLs of "
-        "`.well-known/agent-skills/index.json`. Nothing else is fetched.",
+        description="Where skills can be searched and installed from: folders, git URLs, and sites with an "
+        "index of their skills. Nothing else is fetched. Addresses that are not public need "
+        "`runs.webhook_allow_cidrs`.",
     )
 
 

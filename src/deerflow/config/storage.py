@@ -84,8 +84,8 @@ class RunSettings(Section):
     )
     webhook_allow_cidrs: tuple[str, ...] = Field(
         (),
-        description="Private or reserved networks, such as `10.0.0.0/8`, that the `webhook` of a run and MCP "
-        "servers set over HTTP may use; public addresses are always allowed.",
+        description="Private or reserved networks, such as `10.0.0.0/8`, that the `webhook` of a run, MCP "
+        "servers set over HTTP and `skills.catalogues` may use; public addresses are always allowed.",
     )
     snapshots_kept: int = Field(20, ge=1, description="Maximum number of snapshots per thread.")
     retention_days: float | None = Field(
