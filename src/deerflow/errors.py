@@ -104,6 +104,12 @@ class ModelError(DeerFlowError):
         self.in_chinese = in_chinese or text
 
 
+class EmbeddingError(DeerFlowError):
+    """An embedding model did not answer; texts are found by words meanwhile."""
+
+    code = "embedding_failed"
+
+
 class ProgramError(DeerFlowError):
     """A program on this machine could not be started; the message says which one and why."""
 

@@ -34,6 +34,8 @@ class EmbeddingModel(ABC):
     """Identifies the vectors: those of another name cannot be compared with these."""
     unrelated: float = 0.0
     """Cosine up to which two texts have nothing to do with each other."""
+    is_fast: bool = False
+    """Whether a query takes less than a millisecond from now on, so that a thread would only cost time."""
 
     @abstractmethod
     def embed(self, texts: Sequence[str]) -> "Matrix":
@@ -65,6 +67,7 @@ class StaticEmbeddings(EmbeddingModel):
         import numpy as np  # noqa: PLC0415 - on first use
 
         pieces, vectors = _table(self._folder)
+        self.is_fast = True
         rows = np.zeros((len(texts), vectors.shape[1]), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
             found = [piece for word in _words(text) for piece in self._split(word, pieces)]

@@ -8,6 +8,7 @@ from deerflow.storage.events import EventLog, LogBatch, LogEntry
 from deerflow.storage.items import ItemStore
 from deerflow.storage.open import Storage, data_folder, open_storage
 from deerflow.storage.owners import LEASE_SECONDS, OwnerLock
+from deerflow.storage.passages import PassageRow, PassageStore, SourceRow
 from deerflow.storage.retention import Retention
 from deerflow.storage.run_queue import RunEnd
 from deerflow.storage.runs import RunStore
@@ -29,11 +30,14 @@ __all__ = [
     "LogBatch",
     "LogEntry",
     "OwnerLock",
+    "PassageRow",
+    "PassageStore",
     "Retention",
     "RunEnd",
     "RunStore",
     "SignalWatch",
     "Signals",
+    "SourceRow",
     "Storage",
     "StoredSizes",
     "ThreadQuery",

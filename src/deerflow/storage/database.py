@@ -7,16 +7,63 @@ is in each `Dialect`.
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from deerflow.errors import StorageError
 from deerflow.storage.signals import Signals
 from deerflow.storage.write_queue import WriteQueue
 
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
 T = TypeVar("T")
+
+
+class TextIndex(ABC):
+    """How a database indexes and compares passages (`passages.py`)."""
+
+    @abstractmethod
+    def add(self, db: "Database", key: int, tokens: Sequence[str]) -> None:
+        """Index the distinct tokens of a passage."""
+
+    @abstractmethod
+    def remove(self, db: "Database", key: int, tokens: Sequence[str]) -> None:
+        """Remove a passage that was indexed with these tokens."""
+
+    @abstractmethod
+    def with_token(self, db: "Database", token: str) -> Sequence[int]:
+        """Return the keys of the passages with a token."""
+
+    @abstractmethod
+    def put_vectors(
+        self, db: "Database", collection: int, model: str, vectors: "Mapping[int, NDArray[float32]]"
+    ) -> None:
+        """Add or replace the vectors of passages."""
+
+    @abstractmethod
+    def remove_vectors(self, db: "Database", collection: int, keys: Collection[int]) -> None:
+        """Delete the vectors of passages, of all models."""
+
+    @abstractmethod
+    def with_vector(self, db: "Database", collection: int, model: str) -> Collection[int]:
+        """Return the keys of the passages that have a vector of a model."""
+
+    @abstractmethod
+    def nearest(
+        self,
+        db: "Database",
+        collection: int,
+        model: str,
+        vector: "NDArray[float32]",
+        limit: int,
+        *,
+        also: Sequence[int] = (),
+    ) -> Mapping[int, float]:
+        """Return the cosines of the nearest passages of a collection, and of those in `also`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +88,7 @@ class Dialect:
     """Name of the function that finds a substring; it returns 0 when there is none."""
     has_metadata: Callable[[Sequence[str], Any], tuple[str, list[Any]]]
     """Return the SQL condition and its parameters for metadata with this value under these keys."""
+    text_index: TextIndex
 
 
 class Rows(Protocol):

@@ -15,6 +15,7 @@ from deerflow.storage.effects import EffectLog
 from deerflow.storage.events import EventLog
 from deerflow.storage.items import ItemStore
 from deerflow.storage.owners import LEASE_SECONDS
+from deerflow.storage.passages import PassageStore
 from deerflow.storage.retention import Retention
 from deerflow.storage.runs import RunStore
 from deerflow.storage.signals import Signals
@@ -36,6 +37,7 @@ class Storage:
     assistants: AssistantStore
     checkpoints: CheckpointSaver
     store: ItemStore
+    passages: PassageStore
     signals: Signals
     retention: Retention
     jobs: "Jobs | None"
@@ -63,6 +65,7 @@ async def open_storage(
             assistants=AssistantStore(engine),
             checkpoints=CheckpointSaver(engine),
             store=ItemStore(engine),
+            passages=PassageStore(engine),
             signals=engine.signals,
             retention=Retention(engine),
             jobs=jobs,

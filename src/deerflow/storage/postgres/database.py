@@ -11,6 +11,7 @@ import orjson
 from deerflow.storage.database import Dialect, Rows
 from deerflow.storage.encoding import dump_json
 from deerflow.storage.postgres.connection import SupervisedConnection
+from deerflow.storage.postgres.text_index import PostgresTextIndex
 from deerflow.storage.signals import QUEUE
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ POSTGRES = Dialect(
     is_number_of=f"= ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM {_LISTED}))",
     position="strpos",
     has_metadata=_has_metadata,
+    text_index=PostgresTextIndex(),
 )
 
 

@@ -12,6 +12,7 @@ from deerflow.storage.database import Dialect
 from deerflow.storage.encoding import dump_json
 from deerflow.storage.migrations import FOLDER, VERSION_TABLE, creation_script, known_revisions
 from deerflow.storage.signals import QUEUE
+from deerflow.storage.sqlite.text_index import SqliteTextIndex
 
 APPLICATION_ID = 0x44454552
 """Application id of our files (`DEER`)."""
@@ -76,6 +77,7 @@ SQLITE = Dialect(
     is_number_of="IN (SELECT value FROM json_each(?))",
     position="instr",
     has_metadata=_has_metadata,
+    text_index=SqliteTextIndex(),
 )
 
 
