@@ -1,6 +1,6 @@
 """The error tree: every failure that a caller, an operator or a model can act on."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 
@@ -36,6 +36,19 @@ class InvalidInputError(DeerFlowError):
 
 class AddressRefusedError(InvalidInputError):
     """The server may not connect to this address; the message names it and the setting to allow it."""
+
+
+class SkillBlockedError(InvalidInputError):
+    """A skill is not accepted; `rules` has the ids of the rules that it breaks, `reasons` a line for each."""
+
+    code = "skill_blocked"
+
+    def __init__(self, name: str, rules: Sequence[str], reasons: Sequence[str]) -> None:
+        more = f"; and {len(reasons) - 5} more" if len(reasons) > 5 else ""
+        shown = "; ".join(reasons[:5])
+        super().__init__(f"the skill '{name}' is blocked, nothing was changed: {shown}{more}")
+        self.rules = tuple(dict.fromkeys(rules))
+        self.reasons = tuple(reasons)
 
 
 class TooLargeError(DeerFlowError):

@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 STATUS = {
     "not_found": 404,
     "invalid_input": 400,
+    "skill_blocked": 400,
     "path_refused": 403,
     "too_large": 413,
     "conflict": 409,

@@ -5,19 +5,35 @@ from deerflow.skills.archive import read_member
 from deerflow.skills.install import install_skill
 from deerflow.skills.loader import SkillFolders, Skills, SkillSource
 from deerflow.skills.read import read_skill
+from deerflow.skills.scan import ScanFinding
 from deerflow.skills.skill import SKILL_FILE, RequiredSecret, Skill, SkillProblem, package_digest
+from deerflow.skills.versions import (
+    CustomSkills,
+    FileContent,
+    SkillChange,
+    Version,
+    custom_skills_of,
+    read_package,
+)
 
 __all__ = [
     "SKILL_FILE",
     "SKILL_SUFFIX",
+    "CustomSkills",
+    "FileContent",
     "RequiredSecret",
+    "ScanFinding",
     "Skill",
+    "SkillChange",
     "SkillFolders",
     "SkillProblem",
     "SkillSource",
     "Skills",
+    "Version",
+    "custom_skills_of",
     "install_skill",
     "package_digest",
     "read_member",
+    "read_package",
     "read_skill",
 ]
