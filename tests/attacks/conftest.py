@@ -16,7 +16,14 @@ import pytest
 from deerflow.config import SandboxSettings
 from deerflow.config.sandbox import LimitSettings
 from deerflow.domain import ThreadFolders
-from deerflow.sandbox import CommandResult, Sandbox, SandboxProvider, SelfTest, create_sandbox_provider
+from deerflow.sandbox import (
+    CommandResult,
+    PathMapping,
+    Sandbox,
+    SandboxProvider,
+    SelfTest,
+    create_sandbox_provider,
+)
 from deerflow.sandbox.landlock import NEEDED_ABI, landlock_abi
 
 LIMITS = LimitSettings(
@@ -103,7 +110,9 @@ async def target(tier: str) -> AsyncIterator[AttackTarget]:
         skills.mkdir()
         (skills / "SKILL.md").write_text("skill")
         skills.chmod(0o777)
-        provider = create_sandbox_provider(settings, skills_root=skills)
+        provider = create_sandbox_provider(
+            settings, skills=lambda _: [PathMapping("/mnt/skills", skills, read_only=True)]
+        )
         folders = ThreadFolders("t1", root / "users" / "u" / "threads" / "t1")
         async with provider.acquire(folders) as sandbox:
             yield AttackTarget(tier, sandbox, provider, folders, outside, mark)

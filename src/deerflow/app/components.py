@@ -17,7 +17,7 @@ from deerflow.agents.plugin_middlewares import load_middlewares
 from deerflow.app.configured import faults_of, summary
 from deerflow.config import LoadedSettings, ModelSettings, Paths, SandboxSettings, Settings, SettingsSource
 from deerflow.config.effect import Fault
-from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest
+from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders
 from deerflow.errors import ConfigError, InvalidInputError, NotFoundError
 from deerflow.lead import LeadAgents, LeadDependencies
 from deerflow.lead.custom_agents import CustomAgents, agent_name, is_agent_name
@@ -32,7 +32,15 @@ from deerflow.observability.opening import open_watch
 from deerflow.observability.watch import Watch
 from deerflow.runtime import RunSetup
 from deerflow.runtime.usage import SideUsage, prices_of
-from deerflow.sandbox import SandboxProvider, SelfTest, choose_users_root, create_sandbox_provider, tier_of
+from deerflow.sandbox import (
+    PathMapping,
+    SandboxProvider,
+    SelfTest,
+    checked_container_path,
+    choose_users_root,
+    create_sandbox_provider,
+    tier_of,
+)
 from deerflow.skills import SkillFolders, Skills
 from deerflow.storage import OwnerLock, Storage, open_storage
 from deerflow.subagents import SubagentExecutor
@@ -52,6 +60,7 @@ class Resources:
     storage: Storage
     owner: OwnerLock
     sandboxes: SandboxProvider
+    skill_mounts: "SkillFolderMounts"
     subagents: SubagentExecutor
     custom_agents: CustomAgents
     mcp: McpServers
@@ -73,11 +82,8 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
         owner = OwnerLock(paths.data / "owners")
         stack.callback(owner.close)
         owner.clean_up()
-        sandboxes = create_sandbox_provider(
-            settings.sandbox,
-            skills_root=loaded.skills_root,
-            skills_path=settings.skills.container_path,
-        )
+        skill_mounts = SkillFolderMounts(skill_folders(loaded, paths))
+        sandboxes = create_sandbox_provider(settings.sandbox, skills=skill_mounts)
         stack.push_async_callback(sandboxes.aclose)
         environment = ServerEnvironment(env=loaded.env, folder=loaded.project_root)
         mcp = McpServers(environment, redact=watch.redact, pins=ToolPins(storage.store))
@@ -88,6 +94,7 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
             storage=storage,
             owner=owner,
             sandboxes=sandboxes,
+            skill_mounts=skill_mounts,
             subagents=SubagentExecutor(max_running=settings.subagents.max_running),
             custom_agents=CustomAgents(paths),
             mcp=mcp,
@@ -140,6 +147,7 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
     )
     networks = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in settings.runs.webhook_allow_cidrs)
     # last: rejected settings must change nothing
+    resources.skill_mounts.use(skills.folders)
     resources.mcp.use(loaded.extensions.mcp_servers, networks=networks, approval=settings.mcp.tool_approval)
     faults = tuple(await asyncio.to_thread(faults_of, loaded, models))  # it imports configured tools
     return Components(loaded, models, skills, LeadAgents(dependencies), memory_models, faults)
@@ -162,16 +170,45 @@ def _memory_models(loaded: LoadedSettings) -> ModelFactory | None:
 
 def skills_of(loaded: LoadedSettings, paths: Paths) -> Skills:
     """Return the skills that the settings name; `paths` has the users' folders."""
-    settings = loaded.settings.skills
     disabled = [name for name, skill in loaded.extensions.skills.items() if not skill.enabled]
-    folders = SkillFolders(
+    return Skills(skill_folders(loaded, paths), disabled=disabled)
+
+
+def skill_folders(loaded: LoadedSettings, paths: Paths) -> SkillFolders:
+    """Return the folders of skills that the settings name; `paths` has the users' folders."""
+    settings = loaded.settings.skills
+    return SkillFolders(
         loaded.skills_root,
         container_path=settings.container_path,
         users=paths.skills,
         paths=tuple(loaded.project_root / Path(path).expanduser() for path in settings.paths),
         projects=tuple(loaded.project_root / Path(path).expanduser() for path in settings.trusted_projects),
     )
-    return Skills(folders, disabled=disabled)
+
+
+class SkillFolderMounts:
+    """The folders of skills that sandboxes see: those of the current settings, of the thread's user.
+
+    A sandbox sees whole folders, also the skills in them that are disabled: disabling takes a skill out of
+    prompts and searches, it is no secret.
+    """
+
+    def __init__(self, folders: SkillFolders) -> None:
+        self.use(folders)
+
+    def use(self, folders: SkillFolders) -> None:
+        """Show these folders to sandboxes from now on; raise `ConfigError` for an unsafe path."""
+        path = folders.container_path
+        checked_container_path(path, key=f"skills.container_path: {path}")
+        self._folders = folders
+
+    def __call__(self, thread: ThreadFolders) -> tuple[PathMapping, ...]:
+        user = thread.root.parents[1].name  # {user}/threads/{thread}
+        return tuple(
+            PathMapping(source.path, source.folder, read_only=True)
+            for source in self._folders.of(user)
+            if not source.is_link and source.folder.is_dir()
+        )
 
 
 class LiveComponents:

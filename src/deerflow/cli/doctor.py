@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from deerflow.app.components import skills_of
+from deerflow.app.components import SkillFolderMounts, skill_folders, skills_of
 from deerflow.app.configured import faults_of
 from deerflow.config import LoadedSettings, SettingsSource
 from deerflow.config.effect import Fault
@@ -149,11 +149,8 @@ async def _model(factory: ModelFactory, name: str, use: str) -> Finding:
 async def _sandbox(loaded: LoadedSettings) -> Finding:
     tier = tier_of(loaded.settings.sandbox)
     try:
-        provider = create_sandbox_provider(
-            loaded.settings.sandbox,
-            skills_root=loaded.skills_root,
-            skills_path=loaded.settings.skills.container_path,
-        )
+        skills = SkillFolderMounts(skill_folders(loaded, loaded.paths))
+        provider = create_sandbox_provider(loaded.settings.sandbox, skills=skills)
     except DeerFlowError as error:
         return Finding(Verdict.BAD, "sandbox", str(error))
     try:

@@ -11,7 +11,6 @@ RESTART_ONLY = frozenset(
         "tracing",
         "sandbox",
         "memory.manager_class",
-        "skills.container_path",
         "database",
         "checkpointer",
         "run_ownership",

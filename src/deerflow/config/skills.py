@@ -76,7 +76,7 @@ class SkillsSettings(Section):
     container_path: str = Field(
         "/mnt/skills",
         pattern=r"^/",
-        description="Path of the skills in the sandbox, read-only, and in prompts. Needs a restart.",
+        description="Path of the skills in the sandbox, read-only, and in prompts.",
     )
     deferred_discovery: bool = Field(
         False, description="List skills in the prompt only after a search for them."

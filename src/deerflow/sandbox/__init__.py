@@ -18,6 +18,8 @@ from deerflow.sandbox.paths import (
     WORKSPACE,
     PathMapping,
     PathTable,
+    SkillMounts,
+    checked_container_path,
     thread_paths,
 )
 from deerflow.sandbox.provider import create_sandbox_provider, tier_of
@@ -40,6 +42,8 @@ __all__ = [
     "Sandbox",
     "SandboxProvider",
     "SelfTest",
+    "SkillMounts",
+    "checked_container_path",
     "choose_users_root",
     "create_sandbox_provider",
     "remove_tree",

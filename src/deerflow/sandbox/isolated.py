@@ -5,6 +5,7 @@ one; the working directory and the exports are passed on as data.
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -17,7 +18,16 @@ from deerflow.sandbox.bubblewrap import Bubblewrap
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.grep import GREP_SECONDS, Query, RgOutput, find_rg, rg_argv
 from deerflow.sandbox.hosted import HostedSandbox
-from deerflow.sandbox.paths import WORKSPACE, PathTable, ResolvedPath, shell_paths, thread_paths
+from deerflow.sandbox.paths import (
+    WORKSPACE,
+    PathMapping,
+    PathTable,
+    ResolvedPath,
+    SkillMounts,
+    no_skills,
+    shell_paths,
+    thread_paths,
+)
 from deerflow.sandbox.process import Ending, OutputBuffer
 from deerflow.sandbox.selftest import (
     PROBE_SECONDS,
@@ -124,15 +134,15 @@ class IsolatedSandboxProvider(TestedSandboxProvider):
 
     tier = "isolated"
 
-    def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
-        super().__init__(settings, skills_root=skills_root)
+    def __init__(self, settings: SandboxSettings, *, skills: SkillMounts = no_skills) -> None:
+        super().__init__(settings, skills=skills)
         self.bubblewrap = Bubblewrap(settings)
 
     @override
-    def create(self, folders: ThreadFolders) -> IsolatedSandbox:
+    def create(self, folders: ThreadFolders, skills: Sequence[PathMapping] = ()) -> IsolatedSandbox:
         uid = self.bubblewrap.uid
         prepare_folders(folders, uid)
-        table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
+        table = thread_paths(folders, skills=skills, mounts=self._settings.mounts)
         return IsolatedSandbox(ThreadFiles(table, owner=uid), shell_paths(folders, table), self)
 
     @override

@@ -24,7 +24,15 @@ from deerflow.sandbox.bubblewrap import SYSTEM_PATH, VISIBLE_IN_ETC
 from deerflow.sandbox.cgroups import ControlGroups
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.hosted import HostedSandbox
-from deerflow.sandbox.paths import PathMapping, PathTable, shell_paths, temporary_folder, thread_paths
+from deerflow.sandbox.paths import (
+    PathMapping,
+    PathTable,
+    SkillMounts,
+    no_skills,
+    shell_paths,
+    temporary_folder,
+    thread_paths,
+)
 from deerflow.sandbox.pool import CommandSlots
 from deerflow.sandbox.selftest import (
     LANDLOCK_PROBES,
@@ -111,16 +119,16 @@ class LandlockSandboxProvider(TestedSandboxProvider):
 
     tier = "landlock"
 
-    def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
-        super().__init__(settings, skills_root=skills_root)
+    def __init__(self, settings: SandboxSettings, *, skills: SkillMounts = no_skills) -> None:
+        super().__init__(settings, skills=skills)
         self._uid = sandbox_uid()
         self._groups = ControlGroups(settings.limits)
         program = seccomp.build_filter((), has_namespaces=False) if seccomp.is_supported() else b""
         self._filter = base64.b64encode(program).decode()
 
     @override
-    def create(self, folders: ThreadFolders) -> LandlockSandbox:
-        table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
+    def create(self, folders: ThreadFolders, skills: Sequence[PathMapping] = ()) -> LandlockSandbox:
+        table = thread_paths(folders, skills=skills, mounts=self._settings.mounts)
         files = ThreadFiles(table, owner=self._uid)
         shell = self._shell(folders, table, self.commands, start_error=self.start_error)
         return LandlockSandbox(files, shell, self, closed=unreachable(table, self._uid))

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from typing_extensions import override
@@ -13,7 +13,7 @@ from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox.base import CommandResult, OutputListener, Probe, SelfTest
 from deerflow.sandbox.files import PortableThreadFiles, ThreadFiles
 from deerflow.sandbox.hosted import HostedSandbox
-from deerflow.sandbox.paths import PathTable, thread_paths
+from deerflow.sandbox.paths import PathMapping, PathTable, thread_paths
 from deerflow.sandbox.pool import CommandSlots, ThreadSandboxProvider
 from deerflow.sandbox.supervised import Confinement, SupervisedShell
 from deerflow.sandbox.users import close_to_others
@@ -103,9 +103,9 @@ class LocalSandboxProvider(ThreadSandboxProvider):
         return SelfTest(reason is None, (Probe("host bash", reason is None),), reason)
 
     @override
-    def create(self, folders: ThreadFolders) -> LocalSandbox:
+    def create(self, folders: ThreadFolders, skills: Sequence[PathMapping] = ()) -> LocalSandbox:
         close_to_others(folders)
-        table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
+        table = thread_paths(folders, skills=skills, mounts=self._settings.mounts)
         return LocalSandbox(files_of(table), self._settings, self.commands)
 
 

@@ -1,7 +1,7 @@
 """Virtual paths: validates the paths that the model uses and maps them to folders of this host."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -35,6 +35,15 @@ class PathMapping:
     virtual: str
     host: Path
     read_only: bool = False
+
+
+SkillMounts = Callable[[ThreadFolders], Sequence[PathMapping]]
+"""Returns the existing folders of skills that a thread sees, read-only; they may differ between calls."""
+
+
+def no_skills(_: ThreadFolders) -> Sequence[PathMapping]:
+    """Return no folder of skills."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +97,15 @@ class PathTable:
 
 
 def thread_paths(
-    folders: ThreadFolders, *, skills_root: Path | None = None, mounts: Iterable[MountSettings] = ()
+    folders: ThreadFolders, *, skills: Iterable[PathMapping] = (), mounts: Iterable[MountSettings] = ()
 ) -> PathTable:
     """Return the mappings of one thread: its own folders, the skills, and the operator's mounts."""
     mappings = [
         PathMapping(WORKSPACE, folders.workspace),
         PathMapping(UPLOADS, folders.uploads),
         PathMapping(OUTPUTS, folders.outputs),
+        *skills,
     ]
-    if skills_root is not None and skills_root.is_dir():
-        mappings.append(PathMapping(SKILLS, skills_root.absolute(), read_only=True))
     if (acp := folders.acp_workspace).is_dir():
         mappings.append(PathMapping(ACP_WORKSPACE, acp, read_only=True))
     mappings += [checked_mount(mount) for mount in mounts]
@@ -114,19 +122,25 @@ def temporary_folder(folders: ThreadFolders) -> Path:
     return folders.root / "tmp"
 
 
-def checked_mount(mount: MountSettings, *, key: str | None = None) -> PathMapping:
-    """Return an entry of `sandbox.mounts` as a mapping; raise `ConfigError` with `key` for an unsafe one."""
-    key = key or f"sandbox.mounts: {mount.container_path}"
-    virtual = PurePosixPath(mount.container_path)
-    names = virtual.parts[1:]
-    if not virtual.is_absolute() or not names or ".." in names or _CONTROL.search(mount.container_path):
-        raise ConfigError(f"{key} must be an absolute path below '/', such as /mnt/data")
-    if names[0] in SYSTEM_FOLDERS or str(virtual) in ("/mnt", USER_DATA):
-        raise ConfigError(f"{key} would hide a folder of the system; use a path such as /mnt/data")
+def checked_mount(mount: MountSettings) -> PathMapping:
+    """Return an entry of `sandbox.mounts` as a mapping; raise `ConfigError` for an unsafe one."""
+    key = f"sandbox.mounts: {mount.container_path}"
+    virtual = checked_container_path(mount.container_path, key=key)
     host = Path(mount.host_path).expanduser()
     if not host.is_absolute() or not host.is_dir():
         raise ConfigError(f"{key}: host_path {mount.host_path} is not an existing absolute folder")
-    return PathMapping(str(virtual), host.resolve(), mount.read_only)
+    return PathMapping(virtual, host.resolve(), mount.read_only)
+
+
+def checked_container_path(path: str, *, key: str) -> str:
+    """Return a path in sandboxes that settings name; raise `ConfigError` with `key` for an unsafe one."""
+    virtual = PurePosixPath(path)
+    names = virtual.parts[1:]
+    if not virtual.is_absolute() or not names or ".." in names or _CONTROL.search(path):
+        raise ConfigError(f"{key} must be an absolute path below '/', such as /mnt/data")
+    if names[0] in SYSTEM_FOLDERS or str(virtual) in ("/mnt", USER_DATA):
+        raise ConfigError(f"{key} would hide a folder of the system; use a path such as /mnt/data")
+    return str(virtual)
 
 
 def shown(path: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 from abc import abstractmethod
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
@@ -13,6 +13,7 @@ from typing_extensions import override
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.sandbox.base import Sandbox, SandboxProvider
+from deerflow.sandbox.paths import PathMapping, SkillMounts, no_skills
 from deerflow.sandbox.shell import check_environment
 
 MAX_IDLE = 1024
@@ -22,21 +23,23 @@ MAX_IDLE = 1024
 class ThreadSandboxProvider(SandboxProvider):
     """Provides sandboxes that are cheap while idle: a few objects, no process."""
 
-    def __init__(self, settings: SandboxSettings, *, skills_root: Path | None = None) -> None:
+    def __init__(self, settings: SandboxSettings, *, skills: SkillMounts = no_skills) -> None:
         check_environment(settings.environment)
         self._settings = settings
-        self._skills_root = skills_root
+        self._skills = skills
         self.commands = CommandSlots.from_settings(settings)
         self.searches = CommandSlots.from_settings(settings)
         """Separate from `commands`: searches are short, so they do not wait for long commands."""
         self._sandboxes: dict[Path, Sandbox] = {}
+        self._mounted: dict[Path, Sequence[PathMapping]] = {}
+        """The folders of skills that each sandbox was created with."""
         self._users: Counter[Path] = Counter()
         self._idle: OrderedDict[Path, None] = OrderedDict()
         """Sandboxes not in use, least recently used first."""
 
     @abstractmethod
-    def create(self, folders: ThreadFolders) -> Sandbox:
-        """Create the sandbox of one thread, whose folders exist."""
+    def create(self, folders: ThreadFolders, skills: Sequence[PathMapping]) -> Sandbox:
+        """Create the sandbox of one thread, whose folders exist, with these folders of skills."""
 
     def is_valid(self, folders: ThreadFolders) -> bool:
         """Return whether an existing sandbox is still valid; not after the thread was recreated."""
@@ -47,9 +50,11 @@ class ThreadSandboxProvider(SandboxProvider):
     async def acquire(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
         root = folders.root
         sandbox = self._sandboxes.get(root)
-        if sandbox is None or not self.is_valid(folders):
+        skills = self._skills(folders)
+        if sandbox is None or not self.is_valid(folders) or skills != self._mounted[root]:
             folders.create()
-            sandbox = self._sandboxes[root] = self.create(folders)
+            self._mounted[root] = skills
+            sandbox = self._sandboxes[root] = self.create(folders, skills)
         self._idle.pop(root, None)
         self._users[root] += 1
         try:
@@ -61,11 +66,13 @@ class ThreadSandboxProvider(SandboxProvider):
                 if root in self._sandboxes:  # not after `aclose`
                     self._idle[root] = None
             while len(self._idle) > MAX_IDLE:
-                del self._sandboxes[self._idle.popitem(last=False)[0]]
+                oldest = self._idle.popitem(last=False)[0]
+                del self._sandboxes[oldest], self._mounted[oldest]
 
     @override
     async def aclose(self) -> None:
         self._sandboxes.clear()
+        self._mounted.clear()
         self._idle.clear()
 
 

@@ -19,7 +19,7 @@ from deerflow.config import SandboxSettings, install_hint
 from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox.base import Probe, Sandbox, SelfTest
-from deerflow.sandbox.paths import temporary_folder
+from deerflow.sandbox.paths import SkillMounts, no_skills, temporary_folder
 from deerflow.sandbox.pool import ThreadSandboxProvider
 
 RETRY_SECONDS = 15.0
@@ -36,10 +36,10 @@ class TestedSandboxProvider(ThreadSandboxProvider):
         self,
         settings: SandboxSettings,
         *,
-        skills_root: Path | None = None,
+        skills: SkillMounts = no_skills,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(settings, skills_root=skills_root)
+        super().__init__(settings, skills=skills)
         self._clock = clock
         self._testing = asyncio.Lock()
         self._last: SelfTest | None = None

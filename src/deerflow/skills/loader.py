@@ -39,6 +39,11 @@ class SkillSource:
     is_editable: bool = False
 
     @property
+    def is_link(self) -> bool:
+        """Whether a project's folder leads elsewhere; its files would come from what nobody trusted."""
+        return self.name in PROJECT_FOLDERS and (self.folder.is_symlink() or self.folder.parent.is_symlink())
+
+    @property
     def category(self) -> str:
         return "custom" if self.is_editable else "public"
 
@@ -230,6 +235,9 @@ def _skill_or_problem(found: _Found) -> Skill | SkillProblem:
 
 def _skill_files(source: SkillSource) -> Iterator[_Found]:
     """Yield every `SKILL.md` of a source in a stable order, also those that are not read."""
+    if source.is_link:
+        yield _Found(source, source.folder, (), "it is a link; put the folder itself there")
+        return
     pending = [(source.folder, 0)]
     looked_at = 0
     while pending:

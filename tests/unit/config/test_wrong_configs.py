@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.project import Project
 
+from deerflow.app.components import SkillFolderMounts, skill_folders
 from deerflow.app.configured import faults_of
 from deerflow.errors import ConfigError
 from deerflow.models import ModelFactory
@@ -186,7 +187,8 @@ async def said_about(project: Project) -> str:
         for name in models.names:
             models.create(name)
         await models.aclose()
-        create_sandbox_provider(loaded.settings.sandbox, skills_root=loaded.skills_root)
+        skills = SkillFolderMounts(skill_folders(loaded, loaded.paths))
+        create_sandbox_provider(loaded.settings.sandbox, skills=skills)
         async with open_storage(loaded.settings.database, loaded.paths):
             return "nothing"
     except ConfigError as error:

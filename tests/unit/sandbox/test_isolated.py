@@ -13,7 +13,7 @@ from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxUnavailableError
 from deerflow.sandbox import Sandbox, bubblewrap, choose_users_root, remove_tree, users
 from deerflow.sandbox.isolated import IsolatedSandboxProvider
-from deerflow.sandbox.paths import temporary_folder
+from deerflow.sandbox.paths import PathMapping, temporary_folder
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only a root server gives up root")
 
@@ -138,7 +138,8 @@ async def test_mounts_and_skills_are_there_and_read_only_where_asked(reachable: 
         {"host_path": str(reachable / "shared"), "container_path": "/mnt/shared"},
     ]
     provider = IsolatedSandboxProvider(
-        SandboxSettings.model_validate({"mounts": mounts}), skills_root=reachable / "skills"
+        SandboxSettings.model_validate({"mounts": mounts}),
+        skills=lambda _: [PathMapping("/mnt/skills", reachable / "skills", read_only=True)],
     )
 
     async with provider.acquire(thread(reachable)) as sandbox:
@@ -230,7 +231,9 @@ async def test_folders_out_of_reach_are_shown_all_the_same(
     skills = closed / "skills"
     skills.mkdir()
     (skills / "SKILL.md").write_text("skill")
-    provider = IsolatedSandboxProvider(SandboxSettings(), skills_root=skills)
+    provider = IsolatedSandboxProvider(
+        SandboxSettings(), skills=lambda _: [PathMapping("/mnt/skills", skills, read_only=True)]
+    )
 
     async with provider.acquire(ThreadFolders("t1", closed / "some" / "where" / "t1")) as sandbox:
         result = await sandbox.execute_command(

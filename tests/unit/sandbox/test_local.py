@@ -15,7 +15,7 @@ def local_sandbox(root: Path, *, host_bash: bool = True) -> Sandbox:
     settings = SandboxSettings(use="local", allow_host_bash=host_bash)
     folders = ThreadFolders("t1", root / "threads" / "t1")
     folders.create()
-    return create_sandbox_provider(settings, skills_root=None).create(folders)  # type: ignore[attr-defined]
+    return create_sandbox_provider(settings).create(folders)  # type: ignore[attr-defined]
 
 
 class TestLocalSandbox(SandboxContract):

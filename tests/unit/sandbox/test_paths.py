@@ -16,7 +16,9 @@ from deerflow.sandbox.supervised import PathRewriter
 def table(tmp_path: Path) -> PathTable:
     skills = tmp_path / "skills"
     skills.mkdir()
-    return thread_paths(ThreadFolders("t1", tmp_path / "t1"), skills_root=skills)
+    return thread_paths(
+        ThreadFolders("t1", tmp_path / "t1"), skills=[PathMapping("/mnt/skills", skills, read_only=True)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,9 +91,3 @@ def test_spaces_in_host_paths_survive_the_shell(tmp_path: Path) -> None:
     table = PathTable([PathMapping("/mnt/user-data/workspace", tmp_path / "my files")])
 
     assert PathRewriter(table).to_host("ls /mnt/user-data/workspace").endswith("my\\ files")
-
-
-def test_a_missing_skills_folder_is_simply_not_there(tmp_path: Path) -> None:
-    table = thread_paths(ThreadFolders("t1", tmp_path), skills_root=tmp_path / "nowhere")
-
-    assert "/mnt/skills" not in [mapping.virtual for mapping in table.mappings]

@@ -1,6 +1,7 @@
 """The self-test of confining tiers, its repetition, and the system-call filter that it checks."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from support.waiting import until
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxUnavailableError
-from deerflow.sandbox import Sandbox, SelfTest
+from deerflow.sandbox import PathMapping, Sandbox, SelfTest
 from deerflow.sandbox.seccomp import build_filter
 from deerflow.sandbox.selftest import RETRY_SECONDS, TestedSandboxProvider, diagnose, judge, parse_probes
 
@@ -29,7 +30,7 @@ class Provider(TestedSandboxProvider):
         await asyncio.sleep(0)
         return self.results[min(self.probed, len(self.results)) - 1]
 
-    def create(self, folders: ThreadFolders) -> Sandbox:
+    def create(self, folders: ThreadFolders, skills: Sequence[PathMapping] = ()) -> Sandbox:
         return FolderSandbox(folders.root)
 
 

@@ -32,7 +32,7 @@ from deerflow.sandbox.base import (
 )
 from deerflow.sandbox.files import ThreadFiles
 from deerflow.sandbox.hosted import HostedSandbox
-from deerflow.sandbox.paths import thread_paths
+from deerflow.sandbox.paths import SkillMounts, no_skills, thread_paths
 from deerflow.sandbox.process import OutputBuffer
 from deerflow.sandbox.shell import check_command
 from deerflow.sandbox.users import close_to_others
@@ -40,14 +40,14 @@ from deerflow.sandbox.users import close_to_others
 logger = logging.getLogger(__name__)
 
 MARKER = "container"
-"""Marker file of a thread for which a container was started; it is deleted with the thread."""
+"""Names the paths that a thread's container mounts; the file is deleted with the thread."""
 
 
 class AioSandboxProvider(SandboxProvider):
     """Provides each thread a container, from Docker or Podman on this host or a Kubernetes provisioner.
 
     Args:
-        skills_root: Folder of the skills, mounted read-only.
+        skills: Returns the folders of skills, mounted read-only.
         state: Folder of the lock files shared by the processes of this host; by default one per user.
         backend: Starts the containers; by default the one that the settings select.
     """
@@ -58,12 +58,12 @@ class AioSandboxProvider(SandboxProvider):
         self,
         settings: SandboxSettings,
         *,
-        skills_root: Path | None = None,
+        skills: SkillMounts = no_skills,
         state: Path | None = None,
         backend: ContainerBackend | None = None,
     ) -> None:
         self._settings = settings
-        self._skills_root = skills_root
+        self._skills = skills
         make = RemoteSandboxBackend if settings.provisioner_url else LocalContainerBackend
         self._backend = backend or make(settings)
         is_local = isinstance(self._backend, LocalContainerBackend)
@@ -84,7 +84,7 @@ class AioSandboxProvider(SandboxProvider):
     async def acquire(self, folders: ThreadFolders) -> AsyncIterator[Sandbox]:
         folders.create()
         close_to_others(folders)
-        table = thread_paths(folders, skills_root=self._skills_root, mounts=self._settings.mounts)
+        table = thread_paths(folders, skills=self._skills(folders), mounts=self._settings.mounts)
         is_root = os.geteuid() == 0
         _make_writable_for_image(folders, is_root=is_root)
         mounts = table.mappings if self._has_mounts else ()
@@ -176,10 +176,12 @@ class AioSandbox(HostedSandbox):
         async with self._connecting:
             if self._container is None:
                 marker = self._folders.root / MARKER
-                if self._spec.mounts and not marker.exists():
-                    # The thread is new or was recreated: an older container would mount the deleted folders.
+                mounted = "".join(f"{mount.virtual}\n" for mount in self._spec.mounts)
+                if mounted and (not marker.exists() or marker.read_text() != mounted):
+                    # The thread is new or was recreated, or it has new folders of skills: an older container
+                    # would mount the deleted folders, or not the new ones.
                     await self._pool.discard(self._spec.id)
-                    marker.touch()
+                    marker.write_text(mounted)
                 self._container = await self._pool.acquire(self._spec)
                 if not self._spec.mounts:
                     self._mirror = Mirror(self._folders, self.files, self._container.api)
