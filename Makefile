@@ -7,6 +7,7 @@ FAULTS ?= 120
 SECONDS ?= 60
 EXAMPLES ?= 500
 TARGETS ?=
+SANDBOX_PYTHON ?= $(shell PATH=/usr/local/bin:/usr/bin:/bin command -v python3)
 RUN_EXTRAS := acp anthropic deepseek google mcp ollama
 EXTRAS ?=
 UV := .boot/bin/uv
@@ -19,7 +20,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport UV_PYTHON VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check bench chaos fuzz lock reference clean
+.PHONY: help install run skills test check bench chaos fuzz lock reference clean
 
 help: ## Show the commands.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -30,6 +31,11 @@ install: .venv/.run page ## Install everything that running needs, and build the
 run: announce install ## Serve API and page on http://127.0.0.1:2026 (HOST and PORT override).
 	@echo "Starting DeerFlow"
 	@$(BIN)/deerflow serve --host $(HOST) --port $(PORT)
+
+# Compiled packages fit one version of Python: the one that commands in the sandbox find.
+skills: $(UV) ## Install what the scripts of the shipped skills need, for commands in the sandbox (about 300 MB).
+	$(UV) pip install --quiet --compile-bytecode --python $(SANDBOX_PYTHON) --target skills/public/.packages --only-binary :all: -r requirements/skills.lock
+	@echo "Scripts of the shipped skills find their packages in skills/public/.packages."
 
 .PHONY: announce
 announce:

@@ -3,7 +3,10 @@
 import ast
 import json
 import re
+import shutil
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +168,28 @@ def test_a_script_explains_itself_and_names_a_missing_package(script: str, run_s
             assert package in said
             assert f"{skill}/requirements.txt" in said
             assert "network" in said
+
+
+@pytest.mark.parametrize("skill", sorted(file.parent.name for file in PUBLIC.glob("*/requirements.txt")))
+def test_packages_that_an_operator_installed_beside_the_skills_are_found(skill: str, tmp_path: Path) -> None:
+    folder = tmp_path / "public" / skill
+    shutil.copytree(PUBLIC / skill, folder)
+    needy = next(
+        file for file in sorted(folder.glob("scripts/[!_]*.py")) if "stop_missing" in _with_helpers(file)
+    )
+    # -S: a Python without installed packages, as that of a sandbox.
+    command = [sys.executable, "-S", str(needy), "--help"]
+
+    before = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    (tmp_path / "public" / ".packages").symlink_to(sysconfig.get_path("purelib"))
+    after = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    assert (before.returncode, "make skills" in before.stderr) == (2, True)
+    assert (after.returncode, after.stdout[:6]) == (0, "usage:"), after.stderr
+
+
+def _with_helpers(script: Path) -> str:
+    """Return the source of a script and of the modules beside it that it imports."""
+    source = script.read_text()
+    used = re.findall(r"^from (_\w+) import", source, re.MULTILINE)
+    return source + "".join((script.parent / f"{name}.py").read_text() for name in used if name != "_common")

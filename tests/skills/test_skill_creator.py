@@ -176,7 +176,7 @@ def test_an_old_version_can_be_the_baseline(tmp_path: Path) -> None:
 def test_triggers_are_asked_without_the_answers_and_scored(tmp_path: Path) -> None:
     skill = PUBLIC / "skill-creator"
     text = run(tmp_path, "triggers.py", "questions", skill, "--catalogue", PUBLIC)
-    assert "- deep-research: Research a question" in text
+    assert "- deep-research: Researches a question" in text
     queries = dict(line.split(". ", 1) for line in text.split("Queries:\n")[1].splitlines())
     triggers = json.loads((skill / "evals" / "evals.json").read_text())["triggers"]
     assert len(queries) == 20

@@ -66,6 +66,8 @@ def test_a_deck_is_built_checked_drawn_and_read(
     with Image.open(tmp_path / drawn["slides"][0]) as first:
         written = {color: count for count, color in first.crop((100, 160, 1200, 400)).getcolors(1 << 20)}
         assert written[0xF4, 0xF7, 0xFA] > 500  # the title
+    with Image.open(tmp_path / drawn["slides"][2]) as line:
+        assert line.getpixel((80, 46)) == (0x5F, 0xB0, 0xF0)  # the line above the title
     with Image.open(tmp_path / drawn["sheet"]) as sheet:
         assert sheet.width > 1500
 

@@ -129,9 +129,14 @@ def _arranged(spec: dict[str, Any], data: ChartData) -> ChartData:
     top = spec.get("top")
     if isinstance(top, int) and 0 < top < len(x):
         rest = {name: sum(value or 0 for value in values[top:]) for name, values in series.items()}
-        x = [*x[:top], f"Other ({len(x) - top})"]
+        x = [*x[:top], f"{'其他' if _is_chinese(spec) else 'Other'} ({len(x) - top})"]
         series = {name: [*values[:top], rest[name]] for name, values in series.items()}
     return ChartData(x, series)
+
+
+def _is_chinese(spec: dict[str, Any]) -> bool:
+    """Return whether words that are not given shall be Chinese, as the title is."""
+    return re.search(r"[\u4e00-\u9fff]", str(spec["title"])) is not None
 
 
 def _bars(chart: Chart, *, horizontal: bool) -> None:
@@ -358,7 +363,7 @@ def _waterfall(chart: Chart) -> None:
     for step in steps:
         starts.append(place)
         place += step
-    names.append(str(chart.spec.get("total", "Total")))
+    names.append(str(chart.spec.get("total", "合计" if _is_chinese(chart.spec) else "Total")))
     heights, starts = [*steps, place], [*starts, 0.0]
     middle = [chart.color(2) if step >= 0 else chart.color(5) for step in steps[1:]]
     bars = chart.axes.bar(

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from _color import stop
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge")
+# Debian's `chromium` is a shell script that reads /etc/chromium.d, which a sandbox may not have.
+BROWSERS = (
+    "/usr/lib/chromium/chromium",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "microsoft-edge",
+)
 SECONDS = 60
 
 
@@ -28,9 +36,8 @@ def main() -> None:
         stop(f"--widths must be numbers from 200 to 4000, comma separated, not {options.widths!r}")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
-        stop(
-            f"no browser is installed ({', '.join(BROWSERS)}); an operator can add Debian's package chromium"
-        )
+        known = ", ".join(BROWSERS[1:])
+        stop(f"no browser is installed ({known}); an operator can add Debian's package chromium")
     options.out.mkdir(parents=True, exist_ok=True)
     files = []
     for width in options.widths.split(","):
@@ -47,7 +54,8 @@ def _shoot(browser: str, page: Path, file: Path, size: tuple[int, int], dark: bo
         if size[0] < 500:
             target = Path(profile) / "frame.html"
             target.write_text(
-                f'<!doctype html><style>*{{margin:0;border:0}}</style><iframe src="{page.as_uri()}" '
+                "<!doctype html><style>*{margin:0;border:0} body{background:#8a8f98}</style>"
+                f'<iframe src="{page.as_uri()}" '
                 f'style="width:{size[0]}px;height:{size[1]}px;display:block"></iframe>'
             )
         command = [

@@ -4,7 +4,10 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-REQUIREMENTS = Path(__file__).resolve().parents[1] / "requirements.txt"
+SKILL = Path(__file__).resolve().parents[1]
+REQUIREMENTS = SKILL / "requirements.txt"
+
+sys.path.append(str(SKILL.parent / ".packages"))  # where `make skills` puts packages for all shipped skills
 
 
 def stop(message: str) -> NoReturn:
@@ -16,7 +19,6 @@ def stop(message: str) -> NoReturn:
 def stop_missing(package: str) -> NoReturn:
     """Say which package is missing and how to get it."""
     stop(
-        f"the Python package {package} is not installed. Run: pip install -r {REQUIREMENTS} "
-        "(Debian's Python wants --break-system-packages or a venv; the operator may have to allow the "
-        "network)"
+        f"the Python package {package} is not installed. Run: python3 -m pip install --break-system-packages "
+        f"-r {REQUIREMENTS} (this needs the network; without it, the operator runs `make skills` once)"
     )

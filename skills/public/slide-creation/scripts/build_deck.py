@@ -24,7 +24,8 @@ except ImportError:
 
 WIDE, HIGH, SIDE = 13.333, 7.5, 0.75
 BODY_TOP, BODY_BOTTOM = 1.75, 6.75
-BODY_SIZES = (24, 22, 20, 18, 16)
+BODY_SIZES = (28, 26, 24, 22, 20, 18, 16)
+COLUMN_SIZES = (24, 22, 20, 18, 16, 14)
 SMALL_SIZES = (20, 18, 16, 14)
 THEMES = {
     "light": {
@@ -107,11 +108,13 @@ class Deck:
         return slide
 
     def head(self, slide: Any, title: str) -> None:
-        """Set the title of a content slide at the top."""
+        """Set the title of a content slide at the top, below a short line in the accent colour."""
+        if not self.template:
+            self.panel(slide, (SIDE + 0.05, 0.45, 0.7, 0.07), self.colors["accent"])
         self.fill(
             slide.shapes.title,
             [title],
-            (SIDE, 0.5, WIDE - 2 * SIDE, 1.05),
+            (SIDE, 0.55, WIDE - 2 * SIDE, 1.0),
             (30, 28, 26, 24),
             bold=True,
             anchor=MSO_ANCHOR.MIDDLE,
@@ -137,6 +140,8 @@ class Deck:
         indent = 0.3 if bullets else 0.0
         room = ((wide - 0.1 - indent) * 72, (high - 0.05) * 72)
         size = fit(texts, sizes, room, bold=bold)
+        # Few bullets get more space between them, so that they do not crowd at the top.
+        gap = 0.9 if bullets and size and height(texts, size, room[0], after=size * 0.9) <= room[1] else 0.5
         if size is None:
             size = sizes[-1]
             over = height(texts, size, room[0], bold=bold, after=size * 0.5) / room[1]
@@ -153,7 +158,7 @@ class Deck:
             paragraph = frame.paragraphs[0] if index == 0 else frame.add_paragraph()
             level = levels[index] if levels else 0
             paragraph.alignment = align or PP_ALIGN.LEFT
-            paragraph.space_after = Pt(size * 0.5) if index < len(texts) - 1 else Pt(0)
+            paragraph.space_after = Pt(size * gap) if index < len(texts) - 1 else Pt(0)
             self.runs(
                 paragraph, text, size - 2 * level, color or (self.colors["muted"] if level else None), bold
             )
@@ -312,8 +317,10 @@ def two_columns(deck: Deck, spec: dict[str, Any]) -> Any:
     _need(spec, deck.number, "left", "right")
     slide = deck.slide(spec["title"])
     deck.head(slide, spec["title"])
-    wide, high = (WIDE - 2 * SIDE - 0.5) / 2, BODY_BOTTOM - BODY_TOP
-    for index, side in enumerate((spec["left"], spec["right"])):
+    wide = (WIDE - 2 * SIDE - 0.5) / 2
+    sides = [(side, *_items(side.get("bullets"), deck.number)) for side in (spec["left"], spec["right"])]
+    high = max(_column_height(texts, wide - 0.9) for _, texts, _ in sides)
+    for index, (side, texts, levels) in enumerate(sides):
         left = SIDE + index * (wide + 0.5)
         deck.panel(slide, (left, BODY_TOP, wide, high), deck.colors["panel"])
         color = deck.colors["accent" if index == 0 else "second"]
@@ -322,19 +329,24 @@ def two_columns(deck: Deck, spec: dict[str, Any]) -> Any:
             slide,
             [str(side.get("heading", ""))],
             (left + 0.25, BODY_TOP + 0.25, wide - 0.5, 0.6),
-            (22, 20, 18),
+            (24, 22, 20, 18),
             bold=True,
         )
-        texts, levels = _items(side.get("bullets"), deck.number)
         deck.text(
             slide,
             texts,
             (left + 0.25, BODY_TOP + 1.0, wide - 0.5, high - 1.2),
-            SMALL_SIZES,
+            COLUMN_SIZES,
             bullets=True,
             levels=levels,
         )
     return slide
+
+
+def _column_height(texts: Sequence[str], wide: float) -> float:
+    """Return the height of a column that its largest text needs, at most all of the space."""
+    size = COLUMN_SIZES[0]
+    return min(1.4 + height(texts, size, wide * 72, after=size * 0.9) / 72, BODY_BOTTOM - BODY_TOP)
 
 
 def image(deck: Deck, spec: dict[str, Any]) -> Any:
@@ -466,7 +478,7 @@ def table(deck: Deck, spec: dict[str, Any]) -> Any:
         )
     slide = deck.slide(spec["title"])
     deck.head(slide, spec["title"])
-    line = min(0.62, (BODY_BOTTOM - BODY_TOP) / (len(rows) + 1))
+    line = min(0.78, (BODY_BOTTOM - BODY_TOP) / (len(rows) + 1))
     shape = slide.shapes.add_table(
         len(rows) + 1,
         len(columns),
@@ -476,7 +488,7 @@ def table(deck: Deck, spec: dict[str, Any]) -> Any:
         Inches(line * (len(rows) + 1)),
     )
     shape._element.nvGraphicFramePr.cNvPr.set("descr", str(spec.get("alt") or spec["title"]))
-    size = 18 if len(rows) <= 6 else 16 if len(rows) <= 8 else 14
+    size = 20 if len(rows) <= 4 else 18 if len(rows) <= 6 else 16 if len(rows) <= 8 else 14
     for row_number, row in enumerate([columns, *rows]):
         for column, value in enumerate(row):
             cell = shape.table.cell(row_number, column)
@@ -564,15 +576,15 @@ def timeline(deck: Deck, spec: dict[str, Any]) -> Any:
     slide = deck.slide(spec["title"])
     deck.head(slide, spec["title"])
     wide = (WIDE - 2 * SIDE) / len(steps)
-    deck.panel(slide, (SIDE, 3.16, WIDE - 2 * SIDE, 0.06), deck.colors["muted"])
+    deck.panel(slide, (SIDE, 3.56, WIDE - 2 * SIDE, 0.06), deck.colors["muted"])
     for index, step in enumerate(steps):
         left = SIDE + index * wide
-        deck.panel(slide, (left + wide / 2 - 0.16, 3.03, 0.32, 0.32), deck.colors["accent"], MSO_SHAPE.OVAL)
+        deck.panel(slide, (left + wide / 2 - 0.16, 3.43, 0.32, 0.32), deck.colors["accent"], MSO_SHAPE.OVAL)
         deck.text(
             slide,
             [str(step.get("when", ""))],
-            (left + 0.1, 2.2, wide - 0.2, 0.7),
-            (20, 18, 16),
+            (left + 0.1, 2.6, wide - 0.2, 0.7),
+            (24, 22, 20, 18, 16),
             bold=True,
             color=deck.colors["accent"],
             align=PP_ALIGN.CENTER,
@@ -581,7 +593,7 @@ def timeline(deck: Deck, spec: dict[str, Any]) -> Any:
         deck.text(
             slide,
             [str(step.get("text", ""))],
-            (left + 0.1, 3.6, wide - 0.2, 2.6),
+            (left + 0.1, 4.0, wide - 0.2, 2.6),
             SMALL_SIZES,
             align=PP_ALIGN.CENTER,
         )

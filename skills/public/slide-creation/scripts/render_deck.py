@@ -254,7 +254,7 @@ def _chart(canvas: Canvas, one: Placed) -> None:
     foot = 34 if chart.has_legend else 0
     area = (left + 60, top + 14, right - 12, bottom - 34 - foot)
     if "PIE" in kind or "DOUGHNUT" in kind:
-        _pie(canvas, one, names, series[0][1], "DOUGHNUT" in kind)
+        _pie(canvas, one, names, plot.series[0], "DOUGHNUT" in kind)
         return
     if foot:
         x = left + 60
@@ -284,14 +284,15 @@ def _plot(
     values = [value for _, numbers, _ in series for value in numbers]
     sums = [sum(numbers[index] for _, numbers, _ in series) for index in range(len(names))]
     high, low = max([*(sums if stacked else values), 0.0]) or 1.0, min([*values, 0.0])
+    ticks = _ticks(low, high)
+    low, high = ticks[0], ticks[-1]
     length = (right - left) if flat else (bottom - top)
 
     def along(value: float) -> float:
         share = (value - low) / (high - low) * length
         return left + share if flat else bottom - share
 
-    for step in range(5):
-        value = low + (high - low) * step / 4
+    for value in ticks:
         ends = (
             (along(value), top, along(value), bottom) if flat else (left, along(value), right, along(value))
         )
@@ -323,14 +324,25 @@ def _plot(
             canvas.draw.line(points, fill=f"#{color}", width=3)
 
 
-def _pie(canvas: Canvas, one: Placed, names: list[str], values: list[float], hole: bool) -> None:
+def _ticks(low: float, high: float) -> list[float]:
+    """Return round numbers at even distances from at most `low` to at least `high`."""
+    rough = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [index * step for index in range(first, last + 1)]
+
+
+def _pie(canvas: Canvas, one: Placed, names: list[str], series: Any, hole: bool) -> None:
     left, top, right, bottom = canvas.edges(one.box)
     radius = min((right - left) * 0.3, (bottom - top) * 0.44)
     x, y = left + (right - left) * 0.4, (top + bottom) / 2
+    values = [value or 0.0 for value in series.values]
     total, angle = sum(values) or 1.0, -90.0
     for index, value in enumerate(values):
         end = angle + 360 * value / total
-        color = CHART_COLORS[index % len(CHART_COLORS)]
+        point = series.points[index].format.fill
+        color = fill_color(point, canvas.theme) or CHART_COLORS[index % len(CHART_COLORS)]
         canvas.draw.pieslice(
             (x - radius, y - radius, x + radius, y + radius), angle, end, fill=f"#{color}", outline="white"
         )
