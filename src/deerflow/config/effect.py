@@ -11,6 +11,7 @@ RESTART_ONLY = frozenset(
         "tracing",
         "sandbox",
         "memory.manager_class",
+        "embeddings",
         "database",
         "checkpointer",
         "run_ownership",

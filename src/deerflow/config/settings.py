@@ -21,6 +21,7 @@ from deerflow.config.agents import (
 )
 from deerflow.config.auth import AuthorizationSettings, AuthSettings
 from deerflow.config.channels import ChannelConnectionsSettings, ChannelsSettings, DedupeStorageSettings
+from deerflow.config.embeddings import EmbeddingSettings
 from deerflow.config.extensions import ExtensionsSettings, McpSettings
 from deerflow.config.memory import MemorySettings
 from deerflow.config.models import (
@@ -95,6 +96,7 @@ class Settings(Section):
     extensions: ExtensionsSettings = section(ExtensionsSettings)
     mcp: McpSettings = section(McpSettings)
     memory: MemorySettings = section(MemorySettings)
+    embeddings: EmbeddingSettings = section(EmbeddingSettings)
 
     title: TitleSettings = section(TitleSettings)
     summarization: SummarizationSettings = section(SummarizationSettings)

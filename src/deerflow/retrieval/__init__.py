@@ -19,6 +19,7 @@ from deerflow.retrieval.analysis import query_terms, terms, words
 from deerflow.retrieval.chunks import Passage, passages
 from deerflow.retrieval.embeddings import EmbeddingModel, StaticEmbeddings, default_embeddings
 from deerflow.retrieval.index import Index, IndexHit, IndexText
+from deerflow.retrieval.providers import create_embeddings
 from deerflow.retrieval.ranking import RankedText, Ranker, rank, rank_in_thread
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "RankedText",
     "Ranker",
     "StaticEmbeddings",
+    "create_embeddings",
     "default_embeddings",
     "passages",
     "query_terms",

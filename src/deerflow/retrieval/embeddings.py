@@ -39,7 +39,51 @@ class EmbeddingModel(ABC):
 
     @abstractmethod
     def embed(self, texts: Sequence[str]) -> "Matrix":
-        """Return one row of length 1 per text; a row of zeros for a text without any known word."""
+        """Return one row of length 1 per text; a row of zeros for a text without any known word.
+
+        Raises:
+            EmbeddingError: a service did not answer.
+        """
+
+    def close(self) -> None:
+        """Close connections; most models have none."""
+        return
+
+
+class MeasuredModel(EmbeddingModel):
+    """A model of which the cosine of unrelated texts is not known: measured once, on texts that we know."""
+
+    def __init__(self) -> None:
+        self._measuring = threading.Lock()
+        self._is_measured = False
+
+    @abstractmethod
+    def _embed(self, texts: Sequence[str]) -> "Matrix":
+        """Return one row of length 1 per text."""
+
+    @override
+    def embed(self, texts: Sequence[str]) -> "Matrix":
+        with self._measuring:
+            if not self._is_measured:
+                rows = self._embed(UNRELATED_TEXTS)
+                cosines = (rows @ rows.T)[~_diagonal(len(rows))]
+                self.unrelated = float(min(max(cosines.mean() + cosines.std(), 0.0), 0.9))
+                self._is_measured = True
+        return self._embed(texts)
+
+
+UNRELATED_TEXTS = (
+    "The user is allergic to peanuts.",
+    "Deployments run on Kubernetes in Frankfurt.",
+    "My daughter starts school in autumn.",
+    "Which train leaves for the coast tomorrow?",
+    "The quarterly revenue fell by four percent.",
+    "He plays the violin in an orchestra.",
+    "用户喜欢喝咖啡。",
+    "数据库的版本是十六。",
+    "明天下午三点开会。",
+    "他在上海买了一套房子。",
+)
 
 
 class StaticEmbeddings(EmbeddingModel):
@@ -113,6 +157,12 @@ def unit(rows: "Matrix") -> "Matrix":
     lengths[lengths == 0] = 1
     result: Matrix = (rows / lengths).astype(np.float32)
     return result
+
+
+def _diagonal(size: int) -> "NDArray[np.bool_]":
+    import numpy as np  # noqa: PLC0415 - on first use
+
+    return np.eye(size, dtype=bool)
 
 
 def _table(folder: Path) -> "tuple[Mapping[str, int], NDArray[np.float16]]":

