@@ -21,6 +21,7 @@ from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders
 from deerflow.errors import ConfigError, InvalidInputError, NotFoundError
 from deerflow.lead import LeadAgents, LeadDependencies
 from deerflow.lead.custom_agents import CustomAgents, agent_name, is_agent_name
+from deerflow.lead.skill_editors import SkillEditors
 from deerflow.mcp import McpServers, ToolPins
 from deerflow.mcp.base import ServerEnvironment
 from deerflow.memory import MemoryService
@@ -117,6 +118,7 @@ class Components:
     loaded: LoadedSettings
     models: ModelFactory
     skills: Skills
+    skill_editors: SkillEditors
     agents: LeadAgents
     memory_models: ModelFactory | None = None
     """Creates the model used only by memory, if one is configured."""
@@ -135,11 +137,13 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
     models = ModelFactory(settings.models or await _found_models(loaded), env=loaded.env)
     memory_models = _memory_models(loaded)
     skills = skills_of(loaded, resources.paths)
+    editors = SkillEditors(loaded, resources.paths, models, skills)
     dependencies = LeadDependencies(
         settings=settings,
         models=models,
         executor=resources.subagents,
         skills=skills,
+        skill_editors=editors,
         checkpointer=resources.storage.checkpoints,
         store=resources.storage.store,
         agent_folders=[loaded.paths.home / "agents", loaded.project_root / "agents"],
@@ -157,7 +161,7 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
     resources.skill_mounts.use(skills.folders)
     resources.mcp.use(loaded.extensions.mcp_servers, networks=networks, approval=settings.mcp.tool_approval)
     faults = tuple(await asyncio.to_thread(faults_of, loaded, models))  # it imports configured tools
-    return Components(loaded, models, skills, LeadAgents(dependencies), memory_models, faults)
+    return Components(loaded, models, skills, editors, LeadAgents(dependencies), memory_models, faults)
 
 
 async def _found_models(loaded: LoadedSettings) -> tuple[ModelSettings, ...]:

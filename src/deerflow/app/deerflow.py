@@ -23,6 +23,7 @@ from deerflow.runtime.run_control import TaskCancelRequests
 from deerflow.runtime.threads import Threads
 from deerflow.runtime.webhooks import Webhooks
 from deerflow.skills import Skills
+from deerflow.skills.editor import SkillEditor
 from deerflow.storage import OwnerLock
 
 logger = logging.getLogger(__name__)
@@ -134,6 +135,10 @@ class DeerFlow:
     def skills(self) -> Skills:
         """The skills as of the last run that started."""
         return self._components.now.skills
+
+    def skill_editor(self, user_id: str) -> SkillEditor:
+        """Return what a user changes custom skills with."""
+        return self._components.now.skill_editors.of(user_id)
 
     def folders(self, user_id: str, thread_id: str) -> ThreadFolders:
         return self.paths.thread(user_id, thread_id)

@@ -27,6 +27,7 @@ from deerflow.gateway.routers import (
     assistants,
     branches,
     crons,
+    custom_skills,
     feedback,
     files,
     mcp,
@@ -144,6 +145,7 @@ def _add_routes(app: FastAPI) -> None:
         messages.router,
         run_events.router,
         scheduled_tasks.router,
+        custom_skills.router,  # before those of all skills, whose names match any path
         skills.router,
         threads.router,
         states.router,

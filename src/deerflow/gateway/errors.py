@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from deerflow.errors import DeerFlowError, NotFoundError
+from deerflow.errors import DeerFlowError, NotFoundError, SkillBlockedError
 from deerflow.gateway.deps import json_response
 
 logger = logging.getLogger(__name__)
@@ -117,7 +117,8 @@ def handle_errors(app: FastAPI) -> None:
         status = STATUS.get(error.code, 500)
         if status == 500:
             logger.error("%s %s failed: %s", request.method, request.url.path, error)
-        return json_response({"detail": str(error) + _hint(error), "code": error.code}, status)
+        rules = {"rules": list(error.rules)} if isinstance(error, SkillBlockedError) else {}
+        return json_response({"detail": str(error) + _hint(error), "code": error.code, **rules}, status)
 
     @app.exception_handler(Exception)
     async def unknown(request: Request, error: Exception) -> Response:

@@ -19,6 +19,7 @@ from deerflow.config import Settings
 from deerflow.domain import RunOptions
 from deerflow.lead.chain import build_chain
 from deerflow.lead.custom_agents import Choices, CustomAgent, CustomAgents, make_setup_tool, make_update_tool
+from deerflow.lead.skill_editors import SkillEditors
 from deerflow.memory import MemoryService
 from deerflow.models import ModelFactory
 from deerflow.skills import Skills
@@ -49,6 +50,8 @@ class LeadDependencies:
     executor: SubagentExecutor
     """Outlives the settings: it tracks all tasks of the process."""
     skills: Skills = field(default_factory=lambda: Skills(None))
+    skill_editors: SkillEditors | None = None
+    """Makes the editors of users' skills; None: agents cannot change skills."""
     checkpointer: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
     mcp_tools: Sequence[BaseTool] = ()

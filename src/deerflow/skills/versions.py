@@ -231,6 +231,10 @@ class CustomSkills:
         old, new = (self.files_of(name, self._numbered(name, number)) for number in (a, b))
         return diff_packages(old, new)
 
+    def draft_diff(self, name: str) -> str:
+        """Return how the draft of a skill differs from the version in use."""
+        return diff_packages(self.read(name), self.files_of(name, self._numbered(name, 0)))
+
     def draft(self, name: str, source: Package, change: SkillChange) -> Version:
         """Store files as the draft of a skill's next version; the version in use stays."""
         package = dict(source)
