@@ -116,6 +116,16 @@ class SandboxContract:
 
         assert result.output == f'{WORKSPACE}/deep\ngood; "day"\n'
 
+    async def test_variables_of_one_command_do_not_carry_over(self, sandbox: Sandbox) -> None:
+        value = 'it\'s a "$secret" value'
+        run = 'echo "$API_TOKEN"; export API_TOKEN KEPT=yes'
+
+        first = await sandbox.execute_command(run, timeout=PATIENCE, environment={"API_TOKEN": value})
+        second = await sandbox.execute_command('echo "[$API_TOKEN] $KEPT"', timeout=PATIENCE)
+
+        assert first.output == f"{value}\n"
+        assert second.output == "[] yes\n"
+
     async def test_a_failing_command_still_leaves_its_directory(self, sandbox: Sandbox) -> None:
         await sandbox.execute_command("mkdir -p deep; cd deep; exit 4", timeout=PATIENCE)
 

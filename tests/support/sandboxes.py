@@ -2,6 +2,7 @@
 
 import asyncio
 import fnmatch
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,12 +34,18 @@ class FolderSandbox(Sandbox):
 
     @override
     async def execute_command(
-        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        on_output: OutputListener | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> CommandResult:
         self.commands.append(command)
         shell = await asyncio.create_subprocess_exec(
             *("bash", "-c", command),
             cwd=self.root,
+            env={**os.environ, **(environment or {})},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -49,9 +49,18 @@ class Sandbox(ABC):
 
     @abstractmethod
     async def execute_command(
-        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        on_output: OutputListener | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        """Run `command` in a shell; the working directory and exports persist between a thread's commands."""
+        """Run `command` in a shell; the working directory and exports persist between a thread's commands.
+
+        Args:
+            environment: Variables of this command only: they do not persist, and appear on no command line.
+        """
 
     @abstractmethod
     async def read_file(self, path: str) -> str:

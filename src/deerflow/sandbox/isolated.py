@@ -5,7 +5,7 @@ one; the working directory and the exports are passed on as data.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -66,21 +66,28 @@ class IsolatedSandbox(HostedSandbox):
 
     @override
     async def execute_command(
-        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        on_output: OutputListener | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> CommandResult:
         await self._provider.require_passed()
         settings = self._provider.bubblewrap.settings
         seconds = check_command(command, settings.bash_command_timeout if timeout is None else timeout)
         output = OutputBuffer(max_chars=settings.bash_output_max_chars, listener=on_output)
         async with self._provider.commands.hold(self):
-            ending = await self._run(command, output, seconds)
+            ending = await self._run(command, output, seconds, environment or {})
         return result_of(command, ending, output, seconds)
 
-    async def _run(self, command: str, output: OutputBuffer, seconds: float) -> Ending:
+    async def _run(
+        self, command: str, output: OutputBuffer, seconds: float, environment: Mapping[str, str]
+    ) -> Ending:
         """Run a command with the shell state of the last one, and save its state for the next."""
         bubblewrap = self._provider.bubblewrap
         base = bubblewrap.environment()
-        with StateFile() as state, sealed(self._state.packed_exports) as exports:
+        with StateFile() as state, sealed(self._state.packed_exports(environment)) as exports:
             try:
                 ending = await bubblewrap.run(
                     self._inside,
@@ -94,7 +101,7 @@ class IsolatedSandbox(HostedSandbox):
                 )
             except SandboxUnavailableError as error:
                 raise await self._provider.start_error(str(error)) from error
-            self._state = state.read(self._state, base)
+            self._state = state.read(self._state, base).without(environment)
         return ending
 
     @override

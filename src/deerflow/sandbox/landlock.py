@@ -9,7 +9,7 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +106,19 @@ class LandlockSandbox(HostedSandbox):
 
     @override
     async def execute_command(
-        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        on_output: OutputListener | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> CommandResult:
         await self._provider.require_passed()
         if self._closed:
             raise SandboxUnavailableError(diagnose(f"source path {self._closed}").refusal or "")
-        return await self._shell.execute(command, timeout=timeout, on_output=on_output)
+        return await self._shell.execute(
+            command, timeout=timeout, on_output=on_output, environment=environment
+        )
 
 
 class LandlockSandboxProvider(TestedSandboxProvider):

@@ -8,7 +8,7 @@ ignored. Their commands return only text, so the exit code is always 0.
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from contextvars import copy_context
@@ -136,15 +136,25 @@ class LegacySandbox(Sandbox):
 
     @override
     async def execute_command(
-        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        on_output: OutputListener | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> CommandResult:
         settings = self._provider.settings
         seconds = check_command(command, settings.bash_command_timeout if timeout is None else timeout)
         execute = await self._method("execute_command")
-        options = {"timeout": seconds} if _accepts(execute, "timeout") else {}
+        options: dict[str, Any] = {"timeout": seconds} if _accepts(execute, "timeout") else {}
+        grace = _GRACE_SECONDS if options else 0
+        if environment:
+            if not _accepts(execute, "env"):
+                raise SandboxError("this sandbox cannot pass a skill's secrets to a command; use another one")
+            options["env"] = dict(environment)
         text = await self._provider.call(
             lambda: str(execute(command, **options)),
-            seconds=seconds + (_GRACE_SECONDS if options else 0),
+            seconds=seconds + grace,
             late=SandboxTimeoutError(command, seconds),
         )
         output = OutputBuffer(max_chars=settings.bash_output_max_chars, listener=on_output)

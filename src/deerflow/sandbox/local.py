@@ -68,11 +68,18 @@ class LocalSandbox(HostedSandbox):
 
     @override
     async def execute_command(
-        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        on_output: OutputListener | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> CommandResult:
         if self._refusal:
             raise SandboxUnavailableError(self._refusal)
-        return await self._shell.execute(command, timeout=timeout, on_output=on_output)
+        return await self._shell.execute(
+            command, timeout=timeout, on_output=on_output, environment=environment
+        )
 
     @cached_property
     def _shell(self) -> SupervisedShell:

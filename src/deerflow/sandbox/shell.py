@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from deerflow.errors import ConfigError, SandboxError, SandboxTimeoutError
@@ -64,10 +64,16 @@ class ShellState:
     cwd: str
     exports: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def packed_exports(self) -> bytes:
-        """The exports in the format that `EXPORTS` reads."""
-        return b"".join(f"{name}={value}\0".encode() for name, value in self.exports.items())
+    def packed_exports(self, environment: Mapping[str, str]) -> bytes:
+        """Return the exports and the variables of one command in the format that `EXPORTS` reads."""
+        variables = {**self.exports, **environment}
+        return b"".join(f"{name}={value}\0".encode() for name, value in variables.items())
+
+    def without(self, environment: Mapping[str, str]) -> Self:
+        """Return this state without the variables of one command."""
+        if not environment:
+            return self
+        return replace(self, exports={name: self.exports[name] for name in self.exports.keys() - environment})
 
 
 @contextmanager

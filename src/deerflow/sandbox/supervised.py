@@ -75,19 +75,26 @@ class SupervisedShell:
         self._start_error = start_error
 
     async def execute(
-        self, command: str, *, timeout: float | None, on_output: OutputListener | None
+        self,
+        command: str,
+        *,
+        timeout: float | None,
+        on_output: OutputListener | None,
+        environment: Mapping[str, str] | None = None,
     ) -> CommandResult:
         seconds = check_command(command, self._settings.bash_command_timeout if timeout is None else timeout)
         output = OutputBuffer(
             max_chars=self._settings.bash_output_max_chars, listener=on_output, mask=self._rewriter.to_virtual
         )
         async with self._commands.hold(self):
-            ending = await self._run(command, output, seconds)
+            ending = await self._run(command, output, seconds, environment or {})
         return result_of(command, ending, output, seconds)
 
-    async def _run(self, command: str, output: OutputBuffer, seconds: float) -> Ending:
+    async def _run(
+        self, command: str, output: OutputBuffer, seconds: float, environment: Mapping[str, str]
+    ) -> Ending:
         with StateFile() as state, self._usage.group() as group:
-            launch = self._launch(self._rewriter.to_host(command), state, group)
+            launch = self._launch(self._rewriter.to_host(command), state, group, environment)
             try:
                 ending = await run(launch, output, timeout=seconds)
             finally:
@@ -95,17 +102,19 @@ class SupervisedShell:
             if not state.has_begun and not ending.timed_out and not ending.stopped:
                 text = output.text().strip() or "the command could not be started"
                 raise await self._start_error(text) if self._start_error else SandboxUnavailableError(text)
-            self._state = state.read(self._state, self._environment)
+            self._state = state.read(self._state, self._environment).without(environment)
         return ending
 
-    def _launch(self, command: str, state: StateFile, group: Path | None) -> Launch:
+    def _launch(
+        self, command: str, state: StateFile, group: Path | None, environment: Mapping[str, str]
+    ) -> Launch:
         limits = self._settings.limits
         script = (self._shell, "--noprofile", "--norc", "-c", SCRIPT, "bash")
         order = {
             "parent": os.getpid(),
             "argv": [*script, command, self._state.cwd, self._home, str(state.fd)],
             "cwd": self._home,
-            "env": {**self._environment, **self._state.exports},
+            "env": {**self._environment, **self._state.exports, **environment},
             "uid": self._confinement.uid,
             "landlock": self._confinement.landlock,
             "seccomp": self._confinement.seccomp,

@@ -180,14 +180,18 @@ STOP_SECONDS = 5.0
 STATE_FILE = "/tmp/.deerflow-shell"
 TOO_MUCH = "[stopped: it printed too much; send the output to a file and look at parts of it]"
 
-# $1 command, $2 state file, $3 marker in the environment by which all its descendants are found.
+# $1 command, $2 state file, $3 marker in the environment by which all its descendants are found, $4 names of
+# the variables that only this command has.
 SCRIPT = rf"""
 cd {WORKSPACE} 2>/dev/null
 [ -r "$2" ] && . "$2" 2>/dev/null
 export DEERFLOW_COMMAND=$3
 __state=$2
+__once=$4
 __keep() {{
   {{ set +eux; }} 2>/dev/null
+  local IFS=' '
+  unset -- $__once
   {{ builtin export -p; builtin printf 'cd -- %q 2>/dev/null\n' "$PWD"; }} >"$__state.new" 2>/dev/null &&
     command mv -f "$__state.new" "$__state" 2>/dev/null
 }}
@@ -223,12 +227,23 @@ class AioShell:
         self._session: str | None = None
         self._is_old_image = False
 
-    async def run(self, command: str, *, timeout: float, output: OutputBuffer) -> CommandResult:
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout: float,
+        output: OutputBuffer,
+        environment: Mapping[str, str] | None = None,
+    ) -> CommandResult:
         """Run `command` to its end; on timeout or cancellation kill it and its descendants."""
         async with self._lock:
             marker = secrets.token_hex(8)
-            argv = ("bash", "--noprofile", "--norc", "-c", SCRIPT, "bash", command, STATE_FILE, marker)
-            script = f"{shlex.join(argv)} </dev/null 2>&1"
+            once = environment or {}
+            shell = ("bash", "--noprofile", "--norc", "-c", SCRIPT, "bash")
+            argv = (*shell, command, STATE_FILE, marker, " ".join(once))
+            # Assigned by the session's shell: values on a command line could be read by every process.
+            assigned = "".join(f"{name}={shlex.quote(value)} " for name, value in once.items())
+            script = f"{assigned}{shlex.join(argv)} </dev/null 2>&1"
             if not self._is_old_image:
                 try:
                     return await self._run(command, script, marker, timeout=timeout, output=output)

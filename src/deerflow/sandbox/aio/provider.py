@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -151,7 +151,12 @@ class AioSandbox(HostedSandbox):
 
     @override
     async def execute_command(
-        self, command: str, *, timeout: float | None = None, on_output: OutputListener | None = None
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        on_output: OutputListener | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> CommandResult:
         if self._refusal is not None:
             raise SandboxUnavailableError(self._refusal)
@@ -161,9 +166,11 @@ class AioSandbox(HostedSandbox):
         output = OutputBuffer(max_chars=settings.bash_output_max_chars, listener=on_output)
         try:
             if mirror is None:
-                return await container.shell.run(command, timeout=seconds, output=output)
+                return await container.shell.run(
+                    command, timeout=seconds, output=output, environment=environment
+                )
             async with self._mirroring:
-                return await _run_mirrored(container, mirror, command, output, seconds)
+                return await _run_mirrored(container, mirror, command, output, seconds, environment)
         except ContainerGoneError:
             async with self._connecting:
                 if self._container is container:  # the next command gets a new one
@@ -193,12 +200,17 @@ class AioSandbox(HostedSandbox):
 
 
 async def _run_mirrored(
-    container: PooledContainer, mirror: Mirror, command: str, output: OutputBuffer, seconds: float
+    container: PooledContainer,
+    mirror: Mirror,
+    command: str,
+    output: OutputBuffer,
+    seconds: float,
+    environment: Mapping[str, str] | None,
 ) -> CommandResult:
     """Run a command between push and pull; also pull after a timeout."""
     await mirror.push()
     try:
-        result = await container.shell.run(command, timeout=seconds, output=output)
+        result = await container.shell.run(command, timeout=seconds, output=output, environment=environment)
     except SandboxTimeoutError:
         await _pull(mirror)
         raise
