@@ -1,23 +1,30 @@
 """RunContext: identity and capabilities of one run, passed to the agent, its middlewares and tools."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from deerflow.config import Settings
-from deerflow.domain import RunOptions, ThreadFolders
+from deerflow.domain import RunOptions, SkillUse, ThreadFolders
 from deerflow.observability.watch import Watch
 from deerflow.sandbox import Sandbox
+from deerflow.skills.secrets import CommandSecrets
 from deerflow.storage import EffectState
 
 Publish = Callable[[Mapping[str, Any]], None]
 """Publishes a `custom` event to the subscribers of the run; its `type` names the kind."""
+RecordSkills = Callable[[Sequence[SkillUse]], Awaitable[None]]
+"""Stores with the run which skills it uses."""
 Spend = Callable[[str | None, Mapping[str, Any]], None]
 """Records the usage of a model call outside the conversation: its model (None: the run's) and usage."""
 
 
 def _uncounted(model_name: str | None, usage: Mapping[str, Any]) -> None:
     """Discard the usage. Default for agents outside a run."""
+
+
+async def _unrecorded(skills: Sequence[SkillUse]) -> None:
+    """Record nothing. Default for agents outside a run."""
 
 
 def _discard(event: Mapping[str, Any]) -> None:
@@ -56,6 +63,9 @@ class RunContext:
     publish_update: Publish = _discard
     """Publishes an `updates` event, as if a graph node had emitted it."""
     spend: Spend = _uncounted
+    record_skills: RecordSkills = _unrecorded
+    command_secrets: CommandSecrets | None = field(default=None, repr=False)
+    """Secrets of skills for the current tool call; None if the user has none."""
     effects: Effects | None = None
     """None outside a run: nothing is resumed there."""
     watch: Watch = field(default_factory=Watch)

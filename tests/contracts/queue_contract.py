@@ -1,6 +1,7 @@
 """How the runs of one thread wait for each other, and what is put back: the same for every database."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,15 @@ from langgraph.checkpoint.conformance.test_utils import (
     generate_metadata,
 )
 
-from deerflow.domain import CancelAction, MultitaskStrategy, RunRecord, RunRequest, RunStatus, ThreadStatus
+from deerflow.domain import (
+    CancelAction,
+    MultitaskStrategy,
+    RunRecord,
+    RunRequest,
+    RunStatus,
+    SkillUse,
+    ThreadStatus,
+)
 from deerflow.errors import ConflictError, NotFoundError, StaleAttemptError, StorageError, ThreadBusyError
 from deerflow.storage import EffectState, OwnerLock, RunEnd, RunStore, Storage, run_queue
 
@@ -237,6 +246,17 @@ class QueueContract:
         await storage.runs.settle(run.id, attempt=2, end=RunEnd(RunStatus.SUCCESS, title="Right\0"))
 
         assert (await storage.threads.get("t1")).title == "Right\ufffd"
+
+    async def test_a_run_knows_the_skills_that_its_attempt_used(self, storage: Storage) -> None:
+        run = await admit(storage, "r1")
+        chart, notes = SkillUse("chart", "d1", "1.0", "slash"), SkillUse("notes", "d2")
+
+        await storage.runs.add_skills(run.id, attempt=1, used=[chart])
+        await storage.runs.add_skills(run.id, attempt=1, used=[notes, replace(chart, activated_by="read")])
+        await storage.runs.add_skills(run.id, attempt=0, used=[SkillUse("stale", "d3")])
+
+        assert run.skills == ()
+        assert (await storage.runs.get(run.id)).skills == (chart, notes)
 
     async def test_a_rollback_restores_checkpoints_and_title(self, storage: Storage) -> None:
         await admit(storage, "r1")

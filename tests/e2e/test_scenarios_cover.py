@@ -14,6 +14,7 @@ PACKAGE = Path(deerflow.__file__).parent
 MADE = re.compile(r"\btool_of\(\s*(?:\"(\w+)\"|([A-Z_]+))")
 
 MIDDLEWARES = """
+ActiveSkills active_skills tools_outside_of_the_allowed_ones_are_refused
 Background subagents a_background_task_lets_the_lead_go_on_and_its_turn_ends_with_the_result
 CallLimit lead_calls calls_beyond_the_limit_wait_for_a_place
 Clarification scenarios_tools a_question_ends_the_turn_alone_and_the_answer_goes_on

@@ -1,7 +1,7 @@
 """The state of a thread that is kept between turns, and the reducers of its channels."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NotRequired, Required
+from typing import Annotated, Any, Literal, NotRequired, Required
 
 from langchain.agents import AgentState
 from langchain_core.messages import AnyMessage
@@ -55,6 +55,21 @@ class Spent(TypedDict):
     run_id: str
     input_tokens: int
     output_tokens: int
+
+
+class ActiveSkill(TypedDict):
+    """A skill that is active in the current turn."""
+
+    name: str
+    path: str
+    version: str | None
+    digest: str
+    activated_by: Literal["slash", "read", "dependency"]
+    allowed_tools: list[str] | None
+    turn: str
+    """Id of the message whose turn it is active in."""
+    text_id: str
+    """Id of the message that shows its instructions, or key of `skill_texts`."""
 
 
 class Delegation(TypedDict):
@@ -122,6 +137,16 @@ def merge_notes(known: Mapping[str, str] | None, new: Mapping[str, str] | None) 
     return {**(known or {}), **(new or {})}
 
 
+MAX_SKILL_PATHS = 8
+
+
+def latest_paths(known: Sequence[str] | None, new: Sequence[str] | None) -> list[str]:
+    """Return the last paths of `new` without repetitions; `known` if there is no new list."""
+    if new is None:
+        return list(known or ())
+    return list(dict.fromkeys(reversed(new)))[:MAX_SKILL_PATHS][::-1]
+
+
 def keep_latest(known: Any, new: Any) -> Any:
     """Return `new` unless it is None."""
     return known if new is None else new
@@ -149,8 +174,12 @@ class ThreadState(AgentState[Any]):
     tokens_spent: NotRequired[Annotated[Spent | None, keep_latest]]
     summary_text: NotRequired[Annotated[str | None, keep_latest]]
     """The summary of removed messages."""
-    skill_context: NotRequired[Annotated[list[str] | None, keep_latest]]
-    """Paths of skills that were read in removed messages."""
+    skill_context: NotRequired[Annotated[list[str] | None, latest_paths]]
+    """Paths of skills that the user activated, or that were read in removed messages."""
+    active_skills: NotRequired[Annotated[list[ActiveSkill] | None, keep_latest]]
+    """The skills of the current turn."""
+    skill_texts: NotRequired[Annotated[dict[str, str] | None, merge_notes]]
+    """Instructions of skills that no tool result shows, by the id of the message they belong to."""
     delegations: NotRequired[Annotated[list[Delegation] | None, keep_latest]]
     """Tasks that were delegated in removed messages."""
     promoted: NotRequired[Annotated[dict[str, str] | None, merge_notes]]

@@ -44,6 +44,7 @@ from deerflow.sandbox import (
     tier_of,
 )
 from deerflow.skills import SkillFolders, Skills
+from deerflow.skills.secrets import SkillSecrets
 from deerflow.storage import OwnerLock, Storage, open_storage
 from deerflow.subagents import SubagentExecutor
 from deerflow.subagents.python_agents import load_agents
@@ -68,6 +69,7 @@ class Resources:
     mcp: McpServers
     index: Index
     memories: MemoryService
+    skill_secrets: SkillSecrets
     side_usage: SideUsage
 
 
@@ -107,6 +109,7 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
             mcp=mcp,
             index=index,
             memories=MemoryService(storage.store, redact=watch.redact, settings=settings.memory),
+            skill_secrets=SkillSecrets(paths.home),
             side_usage=SideUsage(storage.store),
         )
 
@@ -154,6 +157,7 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
         middlewares=(await asyncio.to_thread(load_middlewares, loaded.extensions.middlewares))[0],
         subagent_types=(await asyncio.to_thread(load_agents, loaded.extensions.agents))[0],
         extra_tools=acp_tools(settings.acp_agents, loaded.env, loaded.extensions.mcp_servers),
+        skill_secrets=resources.skill_secrets,
         has_shell=lambda: (test := resources.sandboxes.last_test) is None or test.ok,
     )
     networks = tuple(parse_network(text, setting=ALLOW_CIDRS) for text in settings.runs.webhook_allow_cidrs)

@@ -48,6 +48,7 @@ class DeerFlow:
         self.mcp = resources.mcp
         self.side_usage = resources.side_usage
         self.memories = resources.memories
+        self.skill_secrets = resources.skill_secrets
         self.state = ThreadStates(StateReader(self.storage.checkpoints))
         bridge = StreamBridge(
             events=self.storage.events, runs=self.storage.runs, signals=self.storage.signals

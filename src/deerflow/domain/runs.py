@@ -165,6 +165,18 @@ class TokenUse:
 
 
 @dataclass(frozen=True, slots=True)
+class SkillUse:
+    """A skill that a run used, as it was then."""
+
+    name: str
+    digest: str
+    """SHA-256 over the files of the package."""
+    version: str | None = None
+    activated_by: Literal["slash", "read", "dependency"] = "read"
+    """The user's slash, the agent that read or ran its files, or a skill that depends on it."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """A stored run."""
 
@@ -184,6 +196,8 @@ class RunRecord:
     """A cancel request that was not applied yet."""
     releases: int = 0
     """How many of the attempts ended because their process was stopped."""
+    skills: tuple[SkillUse, ...] = ()
+    """The skills that it used so far, in the order of their activation."""
 
     @property
     def thread_id(self) -> str:

@@ -11,6 +11,7 @@ FRAMEWORK_TAGS = (
     "subagent_system",
     "clarification_system",
     "skill_system",
+    "active_skill",
     "critical_reminders",
     "deferred_tools",
     "thinking_style",

@@ -88,6 +88,7 @@ def make_lead_agent(
         middlewares=[
             *dependencies.chain(
                 AgentKind.LEAD,
+                skills=known,
                 subagent_limit=limit,
                 notes=BackgroundMiddleware(dependencies.background) if limit else None,
             ),

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from deerflow.agents.agent_skills import AgentSkills
+from deerflow.agents.middlewares.active_skills import ActiveSkillsMiddleware
 from deerflow.agents.middlewares.approval import GuardrailMiddleware
 from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware, ModelByName, check_order
 from deerflow.agents.middlewares.concurrency_limits import (
@@ -52,19 +54,15 @@ def build_chain(
     *,
     kind: AgentKind,
     model: ModelByName,
-    subagent_limit: int = 0,
-    notes: ChainMiddleware | None = None,
+    subagent_limit: int = 0,  # how many tasks one answer may start; 0 when sub-agents are off
+    notes: ChainMiddleware | None = None,  # delivers news of background tasks, or the parent's messages
     calls: ModelCallSlots | None = None,
     breakers: CircuitBreakers | None = None,
     memory: AgentMemory | None = None,
+    skills: AgentSkills | None = None,
     plugins: Sequence[Middleware] = (),
 ) -> list[Middleware]:
-    """Return the middlewares of one kind of agent.
-
-    Args:
-        subagent_limit: How many tasks one answer may start; 0 when sub-agents are off.
-        notes: Delivers news of this agent's background tasks, or messages from its parent.
-    """
+    """Return the middlewares of one kind of agent."""
     chain: list[Middleware | None] = [
         TurnStartMiddleware.from_settings(settings, memory),  # lead: folders, uploads, title, memories first
         TodoMiddleware(),  # lead: adds a tool, the one above a node, so neither can be combined
@@ -82,6 +80,7 @@ def build_chain(
         ViewImageMiddleware(),  # both: after the repaired history, as the newest message
         ToolTelemetryMiddleware(),  # both: outside every tool wrapper, so it sees the result the model gets
         ToolErrorMiddleware(),  # both: outermost tool wrapper: no tool error ends the run
+        ActiveSkillsMiddleware(skills) if skills else None,  # both: before anyone is asked about a call
         GuardrailMiddleware(settings=settings.guardrails),  # both: all below see the approved call
         ParallelCallsMiddleware(limit=settings.runs.max_parallel_tool_calls),  # both: approved calls only
         ReadBeforeWriteMiddleware.from_settings(settings),  # both: a rejected write has no output to limit

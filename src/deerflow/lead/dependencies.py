@@ -11,6 +11,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from deerflow.agents import AgentCache, Middleware
+from deerflow.agents.agent_skills import AgentSkills
 from deerflow.agents.middlewares import AgentKind, ChainMiddleware
 from deerflow.agents.middlewares.concurrency_limits import ModelCallSlots
 from deerflow.agents.middlewares.memory import AgentMemory, Count
@@ -22,7 +23,8 @@ from deerflow.lead.custom_agents import Choices, CustomAgent, CustomAgents, make
 from deerflow.lead.skill_editors import SkillEditors
 from deerflow.memory import MemoryService
 from deerflow.models import ModelFactory
-from deerflow.skills import Skills
+from deerflow.skills import Skill, Skills
+from deerflow.skills.secrets import SkillSecrets
 from deerflow.subagents import (
     Background,
     InboxMiddleware,
@@ -72,6 +74,8 @@ class LeadDependencies:
     """Creates the model used only by memory, if one is configured."""
     count_side_call: Count | None = None
     """Counts the tokens of model calls outside runs."""
+    skill_secrets: SkillSecrets | None = None
+    """The secrets that users gave to skills."""
     has_shell: Callable[[], bool] = lambda: True
     """Whether commands can run; without a shell, sub-agents that need one are not offered."""
     cache: AgentCache = field(default_factory=AgentCache)
@@ -182,7 +186,7 @@ class LeadDependencies:
         return [*tools, make_team_tool(TeamServices.open(settings.teams, roles, self.tasks))]
 
     def chain(
-        self, kind: AgentKind, *, subagent_limit: int, notes: ChainMiddleware | None
+        self, kind: AgentKind, *, skills: Sequence[Skill], subagent_limit: int, notes: ChainMiddleware | None
     ) -> list[Middleware]:
         """Return the middlewares of one kind of agent; see `build_chain`."""
         return build_chain(
@@ -194,7 +198,17 @@ class LeadDependencies:
             calls=self.calls,
             breakers=self.breakers,
             memory=self.memory,
+            skills=self._agent_skills(skills),
             plugins=self.middlewares,
+        )
+
+    def _agent_skills(self, skills: Sequence[Skill]) -> AgentSkills:
+        return AgentSkills(
+            skills,
+            catalog=self.skills,
+            root=self.settings.skills.container_path,
+            readers=self.settings.summarization.skill_file_read_tool_names,
+            secrets=self.skill_secrets,
         )
 
 
@@ -207,10 +221,13 @@ class _SubagentToolkit:
     def tools(self, model_name: str, *, may_delegate: bool) -> list[BaseTool]:
         return self._dependencies.tools(model_name, delegates=may_delegate, is_lead=False)
 
-    def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
+    def middlewares(
+        self, options: RunOptions, *, skills: Sequence[Skill], may_delegate: bool
+    ) -> Sequence[Middleware]:
         dependencies = self._dependencies
         return dependencies.chain(
             AgentKind.SUBAGENT,
+            skills=skills,
             subagent_limit=subagent_limit(options, dependencies.settings) if may_delegate else 0,
             notes=InboxMiddleware(dependencies.executor),
         )

@@ -1,6 +1,7 @@
 """JSON views of threads, runs, states and models: the same over HTTP and embedded."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -59,6 +60,7 @@ def run_out(run: RunRecord) -> dict[str, Any]:
         "stop_reason": run.stop_reason,
         "error": run.error,
         "attempt": run.attempt,
+        "skills": [asdict(skill) for skill in run.skills],
     }
 
 

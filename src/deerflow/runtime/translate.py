@@ -47,11 +47,19 @@ def translate(namespace: tuple[str, ...], mode: str, chunk: Any) -> GraphEvent |
             return GraphEvent(kind, chunk)
 
 
+HIDDEN_VALUES = frozenset({"skill_texts"})
+"""Keys of the state that are for the model only, and long."""
+
+
 def visible_values(values: Any) -> Any:
     """Return a state without the graph's internal keys."""
     if not isinstance(values, Mapping):
         return values
-    return {key: value for key, value in values.items() if not key.startswith("__pregel_")}
+    return {
+        key: value
+        for key, value in values.items()
+        if not key.startswith("__pregel_") and key not in HIDDEN_VALUES
+    }
 
 
 def is_wanted(kind: str, client_modes: frozenset[str]) -> bool:

@@ -262,6 +262,9 @@ class Worker:
                 publish=partial(_publish, log, streamed),
                 publish_update=lambda update: log.publish("updates", update),
                 spend=stats.spend,
+                record_skills=lambda used: self._storage.runs.add_skills(
+                    run.id, attempt=run.attempt, used=used
+                ),
                 effects=effects,
                 watch=self._watch,
                 extra=request.context,

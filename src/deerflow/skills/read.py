@@ -199,20 +199,19 @@ class _Reader:
 
     def _tools(self, tool: str, pattern: str | None) -> tuple[str, ...]:
         """Return DeerFlow's tools for one entry; a name in capitals is another agent's."""
-        if tool != tool.lower() or tool in ("read", "write", "edit", "agent", "shell"):
+        if tool.startswith("mcp__"):
+            found: tuple[str, ...] | None = (tool,)
+        elif tool != tool.lower() or tool in ("read", "write", "edit", "agent", "shell"):
             found = TOOLS_OF_OTHER_AGENTS.get(tool.lower())
-            if found is None:
-                self._warn("allowed-tools", f"'allowed-tools' has {tool}, which has no counterpart here")
-                return ()
         else:
             found = ("bash", "python") if tool == "bash" else (tool,)
-        if pattern:
-            self._warn(
-                "allowed-tools",
-                f"'allowed-tools' has {tool}({pattern}); the pattern is not checked: "
-                f"{' and '.join(found)} are allowed as a whole",
-            )
-        return found
+        if found is None:
+            self._warn("allowed-tools", f"'allowed-tools' has {tool}, which has no counterpart here")
+            return ()
+        if not pattern:
+            return found
+        # A pattern for commands says nothing about Python code.
+        return tuple(f"{name}({pattern})" for name in found if name != "python")
 
     def _dependencies(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self._names("dependencies", "names of skills")))

@@ -8,14 +8,14 @@ turn) and 30 % faster with long ones, at the same CPU time.
 import functools
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 from pydantic import TypeAdapter
 
-from deerflow.domain import RunRequest, TokenUse
+from deerflow.domain import RunRequest, SkillUse, TokenUse
 from deerflow.errors import InvalidInputError
 
 UNCOMPRESSED_BYTES = 64
@@ -89,6 +89,16 @@ def load_usage(text: str | None) -> TokenUse:
     """Return the token usage that `dump_usage` encoded."""
     usage: TokenUse = _adapter(TokenUse).validate_json(text or "{}")
     return usage
+
+
+def dump_skills(skills: Sequence[SkillUse]) -> str:
+    """Return the skills that a run used as JSON."""
+    return orjson.dumps(skills).decode()
+
+
+def load_skills(text: str | None) -> tuple[SkillUse, ...]:
+    """Return the skills that `dump_skills` encoded."""
+    return () if text is None else tuple(SkillUse(**skill) for skill in orjson.loads(text))
 
 
 def dump_interrupts(interrupts: Mapping[str, Any]) -> str | None:

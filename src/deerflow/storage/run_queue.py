@@ -7,7 +7,7 @@ start time, of that time. Everything here runs inside a transaction of the engin
 import functools
 import logging
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from deerflow.domain import (
     RunRecord,
     RunRequest,
     RunStatus,
+    SkillUse,
     ThreadStatus,
     TokenUse,
 )
@@ -37,9 +38,11 @@ from deerflow.storage.encoding import (
     compress,
     decompress,
     dump_interrupts,
+    dump_skills,
     dump_usage,
     later,
     load_request,
+    load_skills,
     load_usage,
     now_us,
     time_of,
@@ -53,7 +56,8 @@ logger = logging.getLogger(__name__)
 
 COLUMNS = (
     "runs.id, runs.status, runs.attempt, runs.owner, runs.error, runs.stop_reason, runs.usage, "
-    "runs.message_count, runs.created_at, runs.updated_at, runs.request, runs.cancel, runs.releases"
+    "runs.message_count, runs.created_at, runs.updated_at, runs.request, runs.cancel, runs.releases, "
+    "runs.skills"
 )
 _IS_DUE = "(status = 'running' OR coalesce(start_at, 0) <= ?)"
 _ORDER = "coalesce(start_at, created_at), key"
@@ -344,7 +348,7 @@ def _warn_once(problem: str) -> None:
 def _record(row: tuple[Any, ...]) -> RunRecord:
     """Return the run of a row of `COLUMNS`; raise `StorageError` when it is unreadable."""
     (run_id, status, attempt, owner, error, stop_reason, usage) = row[:7]
-    (count, created_at, updated_at, request, cancel, releases) = row[7:]
+    (count, created_at, updated_at, request, cancel, releases, skills) = row[7:]
     try:
         return RunRecord(
             id=run_id,
@@ -360,6 +364,7 @@ def _record(row: tuple[Any, ...]) -> RunRecord:
             message_count=count,
             cancel=CancelAction(cancel) if cancel else None,
             releases=releases,
+            skills=load_skills(skills),
         )
     except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as problem:
         raise StorageError(
@@ -371,6 +376,19 @@ def _rollback_state(db: Database, thread: int, thread_id: str) -> bytes:
     """Return what a rollback of a run that starts now will restore."""
     title, status = db.execute("SELECT title, status FROM threads WHERE key = ?", (thread,)).fetchone()
     return ormsgpack.packb([checkpoints.rollback_point(db, thread_id), title, status])
+
+
+def add_skills(db: Database, run_id: str, attempt: int, used: Sequence[SkillUse]) -> None:
+    """Add skills to those that a running run used; do nothing when the attempt has ended."""
+    row = db.execute(
+        f"SELECT key, skills FROM runs WHERE id = ? AND attempt = ? AND {IN_FLIGHT} {db.dialect.locked}",
+        (run_id, attempt),
+    ).fetchone()
+    if row is not None:
+        known = {(skill.name, skill.digest): skill for skill in load_skills(row[1])}
+        new = {(skill.name, skill.digest): skill for skill in used}
+        every = [*known.values(), *(skill for key, skill in new.items() if key not in known)]
+        db.execute("UPDATE runs SET skills = ? WHERE key = ?", (dump_skills(every), row[0]))
 
 
 def settle(db: Database, run_id: str, attempt: int, end: RunEnd) -> RunRecord:

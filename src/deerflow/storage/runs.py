@@ -1,6 +1,8 @@
 """Store of runs, their owners, leases, attempts and outcomes."""
 
-from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus
+from collections.abc import Sequence
+
+from deerflow.domain import CancelAction, RunRecord, RunRequest, RunStatus, SkillUse
 from deerflow.errors import ConflictError, NotFoundError
 from deerflow.storage import run_queue as queue
 from deerflow.storage.database import Database, Engine
@@ -100,6 +102,10 @@ class RunStore:
     async def release(self, run_id: str, *, attempt: int) -> None:
         """Release a running run so that any owner may claim it; a stale attempt changes nothing."""
         await self._engine.write(lambda db: queue.release(db, run_id, attempt))
+
+    async def add_skills(self, run_id: str, *, attempt: int, used: Sequence[SkillUse]) -> None:
+        """Add skills to those that a running run used, each package once; a stale attempt changes nothing."""
+        await self._engine.write(lambda db: queue.add_skills(db, run_id, attempt, used))
 
     async def settle(
         self, run_id: str, *, attempt: int, end: RunEnd, last: LogBatch | None = None

@@ -27,8 +27,10 @@ class SubagentTools(Protocol):
     def tools(self, model_name: str, *, may_delegate: bool) -> Sequence[BaseTool]:
         """Return the tools of a lead agent with this model; a sub-agent gets those that its type allows."""
 
-    def middlewares(self, options: RunOptions, *, may_delegate: bool) -> Sequence[Middleware]:
-        """Return the middlewares of a sub-agent."""
+    def middlewares(
+        self, options: RunOptions, *, skills: Sequence[Skill], may_delegate: bool
+    ) -> Sequence[Middleware]:
+        """Return the middlewares of a sub-agent that may use these skills."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -82,7 +84,7 @@ class SubagentBuilder:
         tools = allowed_tools(
             config, [*own_tools, *self.extra_tools, *config.extra_tools], may_delegate=may_delegate
         )
-        chain = self.toolkit.middlewares(options, may_delegate=may_delegate)
+        chain = self.toolkit.middlewares(options, skills=skills, may_delegate=may_delegate)
         graph = build_agent(
             model,
             name=config.name,

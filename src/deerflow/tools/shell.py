@@ -14,7 +14,9 @@ from langchain_core.tools import ToolException
 from pydantic import Field
 
 from deerflow.errors import SandboxTimeoutError, SandboxUnavailableError
+from deerflow.observability.logs import StreamRedactor
 from deerflow.observability.meters import COMMANDS
+from deerflow.skills.secrets import CommandSecrets
 from deerflow.tools.define import Described, PlainText, Runtime, clip_middle, refuse, tool_of
 
 COALESCE_SECONDS = 0.1
@@ -52,18 +54,22 @@ async def run_in_sandbox(command: str, runtime: Runtime, *, tool: str) -> str | 
     context = runtime.context
     if context.sandbox.refusal is not None:
         raise SandboxUnavailableError(context.sandbox.refusal)
-    limits = context.settings.sandbox
-    with LiveOutput(lambda text: publish_output(runtime, text)) as live:
+    limits, secrets = context.settings.sandbox, context.command_secrets
+    redact = secrets.redact.known if secrets else str
+    with LiveOutput(lambda text: publish_output(runtime, text), secrets) as live:
         try:
             result = await context.sandbox.execute_command(
-                command, timeout=limits.bash_command_timeout, on_output=live
+                command,
+                timeout=limits.bash_command_timeout,
+                on_output=live,
+                **({"environment": secrets.environment} if secrets and secrets.environment else {}),
             )
         except SandboxTimeoutError as error:
             context.watch.meters.add(COMMANDS, "timed_out")
-            printed = clip_middle(error.output, limits.bash_output_max_chars)
+            printed = clip_middle(redact(error.output), limits.bash_output_max_chars)
             raise ToolException(_timed_out(printed, error.seconds)) from error
     context.watch.meters.add(COMMANDS, "failed" if result.exit_code else "success")
-    output = clip_middle(result.output, limits.bash_output_max_chars)
+    output = clip_middle(redact(result.output), limits.bash_output_max_chars)
     if result.exit_code == 0:
         return output or "(no output)"
     return ToolMessage(
@@ -78,8 +84,9 @@ async def run_in_sandbox(command: str, runtime: Runtime, *, tool: str) -> str | 
 class LiveOutput:
     """Buffers output and publishes it in batches: every 100 ms or 4 KB, whichever comes first."""
 
-    def __init__(self, show: Callable[[str], None]) -> None:
+    def __init__(self, show: Callable[[str], None], secrets: CommandSecrets | None = None) -> None:
         self._show = show
+        self._redact = StreamRedactor(secrets.redact) if secrets else None
         self._loop = asyncio.get_running_loop()
         self._pieces: list[str] = []
         self._waiting = 0
@@ -92,10 +99,15 @@ class LiveOutput:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._redact is not None:
+            self._add(self._redact.rest())
         self._flush()
 
     def __call__(self, text: str) -> None:
         """Add the next piece of output."""
+        self._add(text if self._redact is None else self._redact(text))
+
+    def _add(self, text: str) -> None:
         if not text or self._left <= 0:
             return
         piece = text[: self._left]
