@@ -71,7 +71,8 @@ def test_the_index_links_every_page() -> None:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Return a folder like a fresh clone, whose home is its own and which has no settings."""
-    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    for name in ("docs", "skills"):
+        (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 
 
