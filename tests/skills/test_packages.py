@@ -14,6 +14,9 @@ import pytest
 import yaml
 from skills_ref.validator import validate
 
+from deerflow.skills import Skills
+from deerflow.skills.scan import blocking, scan
+
 ROOT = Path(__file__).parents[2]
 PUBLIC = ROOT / "skills" / "public"
 SKILLS = sorted(file.parent.name for file in PUBLIC.glob("*/SKILL.md"))
@@ -56,6 +59,15 @@ def test_the_data_of_the_search_benchmark_hold_the_shipped_descriptions() -> Non
     assert (len(data["skills"]), len(described)) == (200, 200)
     assert (len(needs), sum(bool(re.search(r"[\u4e00-\u9fff]", text)) for text in needs)) == (100, 50)
     assert set(needs.values()) <= set(described)
+
+
+def test_the_loader_and_the_scan_of_installed_skills_accept_all() -> None:
+    skills = Skills(ROOT / "skills")
+    found = [skill for skill in skills.all() if skill.category == "public"]
+
+    assert [skill.name for skill in found] == SKILLS
+    assert [problem for problem in skills.problems() if problem.file.is_relative_to(PUBLIC)] == []
+    assert [finding for skill in found for finding in blocking(scan(skill.folder))] == []
 
 
 @pytest.mark.parametrize("skill", SKILLS)
