@@ -47,7 +47,8 @@ def write_config(home: Path, model_url: str | None, **sections: Any) -> Path:
     }
     if model_url is not None:
         config.setdefault("models", [model_entry(model_url)])
-    home.mkdir(parents=True, exist_ok=True)
+    # No shipped skills unless a test is about them: a project's own folder of public skills replaces them.
+    (home / "skills" / "public").mkdir(parents=True, exist_ok=True)
     path = home / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     return path

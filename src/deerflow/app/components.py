@@ -43,7 +43,7 @@ from deerflow.sandbox import (
     create_sandbox_provider,
     tier_of,
 )
-from deerflow.skills import SkillFolders, Skills
+from deerflow.skills import SkillFolders, Skills, shipped_skills
 from deerflow.skills.secrets import SkillSecrets
 from deerflow.storage import OwnerLock, Storage, open_storage
 from deerflow.subagents import SubagentExecutor
@@ -192,12 +192,14 @@ def skills_of(loaded: LoadedSettings, paths: Paths) -> Skills:
 def skill_folders(loaded: LoadedSettings, paths: Paths) -> SkillFolders:
     """Return the folders of skills that the settings name; `paths` has the users' folders."""
     settings = loaded.settings.skills
+    is_named = settings.path or loaded.env.get("DEER_FLOW_SKILLS_PATH")
     return SkillFolders(
         loaded.skills_root,
         container_path=settings.container_path,
         users=paths.skills,
         paths=tuple(loaded.project_root / Path(path).expanduser() for path in settings.paths),
         projects=tuple(loaded.project_root / Path(path).expanduser() for path in settings.trusted_projects),
+        shipped=None if is_named else shipped_skills(),
     )
 
 

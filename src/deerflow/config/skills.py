@@ -59,7 +59,9 @@ class SkillsSettings(Section):
         None, description="Class that finds skills, as `module:Class`. Absent: skills are read from folders."
     )
     path: str | None = Field(
-        None, description="Folder with `public/` and `custom/`. Absent: `skills/` in the project."
+        None,
+        description="Folder with `public/` and `custom/`. Absent: `skills/` in the project, with the shipped "
+        "skills as `public/` if it has none.",
     )
     paths: tuple[str, ...] = Field(
         (),

@@ -3,7 +3,7 @@
 from deerflow.skills.archive import SUFFIX as SKILL_SUFFIX
 from deerflow.skills.archive import read_member
 from deerflow.skills.install import install_skill
-from deerflow.skills.loader import SkillFolders, Skills, SkillSource
+from deerflow.skills.loader import SkillFolders, Skills, SkillSource, shipped_skills
 from deerflow.skills.read import read_skill
 from deerflow.skills.scan import ScanFinding
 from deerflow.skills.skill import SKILL_FILE, RequiredSecret, Skill, SkillProblem, package_digest
@@ -36,4 +36,5 @@ __all__ = [
     "read_member",
     "read_package",
     "read_skill",
+    "shipped_skills",
 ]

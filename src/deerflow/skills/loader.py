@@ -57,6 +57,7 @@ class SkillFolders:
         users: Returns the folder of another user's custom skills.
         paths: The folders of `skills.paths`.
         projects: The folders of `skills.trusted_projects`.
+        shipped: The skills that come with DeerFlow: the public ones of a `root` that has no `public/`.
     """
 
     root: Path | None
@@ -64,6 +65,7 @@ class SkillFolders:
     users: Callable[[str], Path] | None = None
     paths: tuple[Path, ...] = ()
     projects: tuple[Path, ...] = ()
+    shipped: Path | None = None
 
     def of(self, user: str = DEFAULT_USER) -> tuple[SkillSource, ...]:
         """Return the sources of a user's skills; of skills with one name the first source's is used."""
@@ -80,8 +82,8 @@ class SkillFolders:
             SkillSource(f"skills.paths[{index}]", folder, f"{base}/paths/{name}")
             for index, (folder, name) in enumerate(zip(self.paths, _unique_names(self.paths), strict=True))
         ]
-        if self.root is not None:
-            sources.append(SkillSource("public", self.root / "public", f"{base}/public"))
+        if (public := self.public()) is not None:
+            sources.append(SkillSource("public", public, f"{base}/public"))
         return tuple(sources)
 
     def path_of(self, file: Path, user: str = DEFAULT_USER) -> str:
@@ -91,11 +93,23 @@ class SkillFolders:
                 return f"{source.path}/{file.relative_to(source.folder).as_posix()}".removesuffix("/.")
         return file.name
 
+    def public(self) -> Path | None:
+        """Return the folder of the skills of all users; it may not exist."""
+        own = None if self.root is None else self.root / "public"
+        return own if self.shipped is None or (own is not None and own.is_dir()) else self.shipped
+
     def custom(self, user: str = DEFAULT_USER) -> Path | None:
         """Return the folder of a user's own skills; it may not exist."""
         if user == DEFAULT_USER or self.users is None:
             return None if self.root is None else self.root / "custom"
         return self.users(user)
+
+
+def shipped_skills() -> Path | None:
+    """Return the folder of the skills that come with DeerFlow, in an installed package or in its repository."""
+    package = Path(__file__).parent
+    found = (package / "public", package.parents[2] / "skills" / "public")
+    return next((folder for folder in found if folder.is_dir()), None)
 
 
 def _unique_names(folders: Sequence[Path]) -> list[str]:

@@ -8,7 +8,7 @@ from support.project import Project
 from deerflow.app.components import SkillFolderMounts, skill_folders
 from deerflow.domain import DEFAULT_USER
 from deerflow.errors import ConfigError
-from deerflow.skills import SkillFolders
+from deerflow.skills import SkillFolders, shipped_skills
 
 
 def test_a_sandbox_sees_what_exists_of_its_users_folders(tmp_path: Path) -> None:
@@ -41,3 +41,17 @@ def test_a_sandbox_sees_what_exists_of_its_users_folders(tmp_path: Path) -> None
 def test_a_path_of_skills_that_would_hide_the_system_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"skills\.container_path: /usr/skills would hide"):
         SkillFolderMounts(SkillFolders(tmp_path, container_path="/usr/skills"))
+
+
+def test_a_project_without_public_skills_has_the_shipped_ones(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    loaded, named = project.load("{}"), project.load("skills: {path: skills}\n")
+    by_variable = project.load("{}", env={"DEER_FLOW_SKILLS_PATH": "skills"})
+
+    assert skill_folders(loaded, loaded.paths).public() == shipped_skills()
+    assert (shipped_skills() or tmp_path).joinpath("find-skills", "SKILL.md").is_file()
+    own = project.root / "skills" / "public"
+    for other in (named, by_variable):
+        assert skill_folders(other, other.paths).public() == own
+    own.mkdir(parents=True)
+    assert skill_folders(loaded, loaded.paths).public() == own
