@@ -1,4 +1,4 @@
-"""The shipped skills over HTTP: listed in the prompt, read with a reference, a script that makes an artifact."""
+"""The shipped skills over HTTP: listed in the prompt, read with a reference, run to an artifact."""
 
 from collections.abc import Iterator
 from pathlib import Path

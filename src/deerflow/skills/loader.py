@@ -106,7 +106,7 @@ class SkillFolders:
 
 
 def shipped_skills() -> Path | None:
-    """Return the folder of the skills that come with DeerFlow, in an installed package or in its repository."""
+    """Return the folder of the skills that come with DeerFlow: in the installed package or the repository."""
     package = Path(__file__).parent
     found = (package / "public", package.parents[2] / "skills" / "public")
     return next((folder for folder in found if folder.is_dir()), None)
