@@ -1,7 +1,7 @@
 """Combines adjacent middlewares into one, so that LangChain's overhead per hook is paid once.
 
-The classes and their order stay the same; LangChain sees one middleware instead of many. Middlewares that
-have a graph node or tools are not combined.
+The classes and their order stay the same; LangChain sees one middleware instead of many, with the tools of
+all. Middlewares that have a graph node are not combined.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +12,7 @@ from typing import Any, Self
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.messages import AIMessage, SystemMessage
+from langchain_core.tools import BaseTool
 from langgraph.types import Command
 from langsmith.utils import tracing_is_enabled
 from typing_extensions import override
@@ -40,7 +41,7 @@ def combine(middlewares: Sequence[Middleware]) -> list[Middleware]:
 
 def combine_model_calls(middlewares: Sequence[Middleware]) -> Middleware | None:
     """Combine all model call wrappers into one; return None if a middleware does more than wrap calls."""
-    if tracing_is_enabled() or not all(_only_wraps(each) for each in middlewares):
+    if tracing_is_enabled() or not all(_only_wraps(each) and not _tools_of(each) for each in middlewares):
         return None
     models = [each for each in middlewares if _overrides(each, "awrap_model_call")]
     return _CombinedModelCalls(models=models, tools=(), number=0)
@@ -62,6 +63,7 @@ def _combined(group: Sequence[Middleware], number: int) -> "CombinedMiddleware":
     bases = [_CombinedModelCalls] * bool(models) + [_CombinedToolCalls] * bool(tools)
     kind = type("CombinedMiddleware", (*bases, CombinedMiddleware), {})
     combined: CombinedMiddleware = kind(models=models, tools=tools, number=number)
+    combined.tools = [tool for each in group for tool in _tools_of(each)]
     return combined
 
 
@@ -143,11 +145,11 @@ def _merged(updates: Iterable[dict[str, Any]]) -> dict[str, Any]:
 def _only_wraps(middleware: Middleware) -> bool:
     hooks = [name for hook in NODE_HOOKS for name in (hook, f"a{hook}")]
     wraps = _overrides(middleware, "awrap_model_call") or _overrides(middleware, "awrap_tool_call")
-    return (
-        wraps
-        and not getattr(middleware, "tools", ())
-        and not any(_overrides(middleware, name) for name in (*hooks, *SYNC_HOOKS, "state_schema"))
-    )
+    return wraps and not any(_overrides(middleware, name) for name in (*hooks, *SYNC_HOOKS, "state_schema"))
+
+
+def _tools_of(middleware: Middleware) -> Sequence[BaseTool]:
+    return getattr(middleware, "tools", ())  # LangChain declares it without a default
 
 
 def _overrides(middleware: Middleware, hook: str) -> bool:

@@ -65,7 +65,7 @@ def build_chain(
     """Return the middlewares of one kind of agent."""
     chain: list[Middleware | None] = [
         TurnStartMiddleware.from_settings(settings, memory),  # lead: folders, uploads, title, memories first
-        TodoMiddleware(),  # lead: adds a tool, the one above a node, so neither can be combined
+        TodoMiddleware(),  # lead: its tool is hidden before any other middleware reads the tools
         FailureNoteMiddleware(),  # lead: adds removals to the final answer, which no other middleware reads
         TitleMiddleware.from_settings(settings, model),  # lead: it only observes the first model call
         MemoryMiddleware(memory) if memory and memory.learns else None,  # lead: sees the stored messages

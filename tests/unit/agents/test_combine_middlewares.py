@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.types import Command
 
-from deerflow.agents.combine_middlewares import CombinedMiddleware, combine
+from deerflow.agents.combine_middlewares import CombinedMiddleware, combine, combine_model_calls
 from deerflow.agents.state import ThreadState
 
 
@@ -124,15 +124,31 @@ async def test_a_bare_message_is_an_answer_too() -> None:
     assert log == ["a in", "a out"]
 
 
-def test_those_with_tools_or_sync_hooks_stay_as_they_are() -> None:
+async def test_tools_of_all_are_there_and_offered_to_the_model() -> None:
+    offered: list[str] = []
+
+    class Offer(Wrap):
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            offered.extend(each.name for each in request.tools)
+            return ModelResponse(result=[AIMessage("no model call")])
+
     with_tools = ModelWrap("a", [])
     with_tools.tools = [echo]
 
+    combined = combine([with_tools, Offer("b", [])])
+    await ask(combined)
+
+    assert isinstance(combined[0], CombinedMiddleware)
+    assert offered == ["echo"]
+    assert combine_model_calls([with_tools]) is None
+
+
+def test_those_with_sync_hooks_stay_as_they_are() -> None:
     class Sync(Wrap):
         def wrap_model_call(self, request: Any, handler: Any) -> ModelResponse[Any]:
             response: ModelResponse[Any] = handler(request)
             return response
 
-    chain = [with_tools, Sync("b", []), ModelWrap("c", [])]
+    chain = [ModelWrap("a", []), Sync("b", []), ModelWrap("c", [])]
 
     assert combine(chain) == chain
