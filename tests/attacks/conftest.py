@@ -115,6 +115,7 @@ async def target(tier: str) -> AsyncIterator[AttackTarget]:
         )
         folders = ThreadFolders("t1", root / "users" / "u" / "threads" / "t1")
         async with provider.acquire(folders) as sandbox:
+            sandbox.prepare()  # attacks put files into its folders
             yield AttackTarget(tier, sandbox, provider, folders, outside, mark)
         await provider.aclose()
         await gone(mark)

@@ -12,7 +12,7 @@ import os
 import stat
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -374,8 +374,16 @@ class RunEffects:
     """The effects of one run's tools: files are snapshotted first, and no call is repeated without asking."""
 
     def __init__(
-        self, *, log: EffectLog, run: RunRecord, files: SnapshotStore, settings: RunSettings
+        self,
+        *,
+        log: EffectLog,
+        run: RunRecord,
+        files: SnapshotStore,
+        settings: RunSettings,
+        prepare: Callable[[], None],
     ) -> None:
+        """Args: `prepare` creates the thread's folders, which may change their owners."""
+        self._prepare = prepare
         self._log = log
         self._run = run
         self._files = files
@@ -400,6 +408,7 @@ class RunEffects:
     async def _keep(self) -> None:
         limits = SnapshotLimits(self._settings.snapshot_max_bytes, kept=self._settings.snapshots_kept)
         try:
+            self._prepare()
             await asyncio.to_thread(self._files.keep, self._run.id, limits)
         except OSError as error:
             # Nothing may change before the snapshot: a rollback could not undo it.

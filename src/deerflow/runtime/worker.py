@@ -245,10 +245,15 @@ class Worker:
         """Yield the run's context; release its resources when the block exits."""
         request = run.request
         folders = self._paths.thread(run.user_id, run.thread_id)
-        files = SnapshotStore(folders)
-        effects = RunEffects(log=self._storage.effects, run=run, files=files, settings=setup.settings.runs)
-        async with setup.sandboxes.acquire(folders) as sandbox, _finished(setup, run, effects):
-            yield RunContext(
+        async with setup.sandboxes.acquire(folders) as sandbox:
+            effects = RunEffects(
+                log=self._storage.effects,
+                run=run,
+                files=SnapshotStore(folders),
+                settings=setup.settings.runs,
+                prepare=sandbox.prepare,
+            )
+            context = RunContext(
                 run_id=run.id,
                 thread_id=run.thread_id,
                 user_id=run.user_id,
@@ -269,6 +274,8 @@ class Worker:
                 watch=self._watch,
                 extra=request.context,
             )
+            async with _finished(setup, run, effects):
+                yield context
 
     async def _first_input(self, run: RunRecord, config: RunnableConfig, settings: Settings) -> Any:
         """Return the run's input, or None when an earlier attempt already passed it to the graph."""

@@ -47,6 +47,9 @@ class Sandbox(ABC):
     def refusal(self) -> str | None:
         """Why commands cannot run in this sandbox, with the fix; None when they can."""
 
+    def prepare(self) -> None:  # noqa: B027 - only sandboxes with folders on this host have work to do
+        """Create the thread's folders, as the first command or file operation does too."""
+
     @abstractmethod
     async def execute_command(
         self,

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from typing_extensions import override
@@ -24,10 +25,29 @@ WALK_SECONDS = 10.0
 
 
 class HostedSandbox(Sandbox):
-    """Implements the file operations of `Sandbox` on a thread's folders."""
+    """Implements the file operations of `Sandbox` on a thread's folders.
 
-    def __init__(self, files: ThreadFiles) -> None:
-        self.files = files
+    Args:
+        create_folders: Called once, before the first operation: every run acquires a sandbox, and a run that
+            only talks should not wait for a dozen system calls before its first token.
+    """
+
+    def __init__(self, files: ThreadFiles, create_folders: Callable[[], None] | None = None) -> None:
+        self._files = files
+        self._create_folders = create_folders
+        self.is_prepared = create_folders is None
+
+    @property
+    def files(self) -> ThreadFiles:
+        """The thread's files, whose folders exist."""
+        self.prepare()
+        return self._files
+
+    @override
+    def prepare(self) -> None:
+        if self._create_folders is not None and not self.is_prepared:
+            self._create_folders()
+            self.is_prepared = True
 
     @override
     def editing(self, path: str) -> AbstractAsyncContextManager[None]:

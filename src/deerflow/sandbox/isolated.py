@@ -5,7 +5,8 @@ one; the working directory and the exports are passed on as data.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 
 from typing_extensions import override
@@ -46,18 +47,28 @@ from deerflow.sandbox.shell import (
     result_of,
     sealed,
 )
+from deerflow.sandbox.usage import ThreadUsage
 from deerflow.sandbox.users import prepare_folders, scratch_folders
 
 
 class IsolatedSandbox(HostedSandbox):
     """A thread's folders on this host, and a shell that sees only these and read-only system files."""
 
-    def __init__(self, files: ThreadFiles, inside: PathTable, provider: "IsolatedSandboxProvider") -> None:
-        super().__init__(files)
+    def __init__(
+        self,
+        files: ThreadFiles,
+        inside: PathTable,
+        provider: "IsolatedSandboxProvider",
+        create_folders: Callable[[], None],
+    ) -> None:
+        super().__init__(files, create_folders)
         self._inside = inside
         self._provider = provider
-        self._usage = provider.bubblewrap.usage(inside)
         self._state = ShellState(WORKSPACE)
+
+    @cached_property
+    def _usage(self) -> ThreadUsage:
+        return self._provider.bubblewrap.usage(self._inside)
 
     @property
     @override
@@ -74,6 +85,7 @@ class IsolatedSandbox(HostedSandbox):
         environment: Mapping[str, str] | None = None,
     ) -> CommandResult:
         await self._provider.require_passed()
+        self.prepare()
         settings = self._provider.bubblewrap.settings
         seconds = check_command(command, settings.bash_command_timeout if timeout is None else timeout)
         output = OutputBuffer(max_chars=settings.bash_output_max_chars, listener=on_output)
@@ -148,9 +160,10 @@ class IsolatedSandboxProvider(TestedSandboxProvider):
     @override
     def create(self, folders: ThreadFolders, skills: Sequence[PathMapping] = ()) -> IsolatedSandbox:
         uid = self.bubblewrap.uid
-        prepare_folders(folders, uid)
         table = thread_paths(folders, skills=skills, mounts=self._settings.mounts)
-        return IsolatedSandbox(ThreadFiles(table, owner=uid), shell_paths(folders, table), self)
+        create_folders = partial(prepare_folders, folders, uid)
+        inside = shell_paths(folders, table)
+        return IsolatedSandbox(ThreadFiles(table, owner=uid), inside, self, create_folders)
 
     @override
     async def aclose(self) -> None:

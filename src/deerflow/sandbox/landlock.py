@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -87,17 +88,23 @@ class LandlockSandbox(HostedSandbox):
     """A thread's folders on this host, and a shell that Landlock confines to them and to system programs."""
 
     def __init__(
-        self,
-        files: ThreadFiles,
-        shell: SupervisedShell,
-        provider: TestedSandboxProvider,
-        *,
-        closed: Sequence[PathMapping] = (),
+        self, files: ThreadFiles, folders: ThreadFolders, provider: "LandlockSandboxProvider"
     ) -> None:
-        super().__init__(files)
-        self._closed = ", ".join(mapping.virtual for mapping in closed)
-        self._shell = shell
+        super().__init__(files, partial(prepare_folders, folders, provider.uid))
+        self._folders = folders
         self._provider = provider
+
+    @cached_property
+    def _shell(self) -> SupervisedShell:
+        provider = self._provider
+        return provider.shell(
+            self._folders, self.files.table, provider.commands, start_error=provider.start_error
+        )
+
+    @cached_property
+    def _closed(self) -> str:
+        """The folders that the commands' user cannot access."""
+        return ", ".join(found.virtual for found in unreachable(self.files.table, self._provider.uid))
 
     @property
     @override
@@ -128,7 +135,7 @@ class LandlockSandboxProvider(TestedSandboxProvider):
 
     def __init__(self, settings: SandboxSettings, *, skills: SkillMounts = no_skills) -> None:
         super().__init__(settings, skills=skills)
-        self._uid = sandbox_uid()
+        self.uid = sandbox_uid()
         self._groups = ControlGroups(settings.limits)
         program = seccomp.build_filter((), has_namespaces=False) if seccomp.is_supported() else b""
         self._filter = base64.b64encode(program).decode()
@@ -136,11 +143,9 @@ class LandlockSandboxProvider(TestedSandboxProvider):
     @override
     def create(self, folders: ThreadFolders, skills: Sequence[PathMapping] = ()) -> LandlockSandbox:
         table = thread_paths(folders, skills=skills, mounts=self._settings.mounts)
-        files = ThreadFiles(table, owner=self._uid)
-        shell = self._shell(folders, table, self.commands, start_error=self.start_error)
-        return LandlockSandbox(files, shell, self, closed=unreachable(table, self._uid))
+        return LandlockSandbox(ThreadFiles(table, owner=self.uid), folders, self)
 
-    def _shell(
+    def shell(
         self,
         folders: ThreadFolders,
         table: PathTable,
@@ -148,7 +153,7 @@ class LandlockSandboxProvider(TestedSandboxProvider):
         *,
         start_error: StartError | None = None,
     ) -> SupervisedShell:
-        prepare_folders(folders, self._uid)
+        """Return the shell of a thread, whose folders exist."""
         table = shell_paths(folders, table)
         environment = {
             "PATH": SYSTEM_PATH,
@@ -164,7 +169,7 @@ class LandlockSandboxProvider(TestedSandboxProvider):
             self._settings,
             shell=SHELL,
             environment=environment,
-            confinement=Confinement(uid=self._uid, landlock=ruleset(table), seccomp=self._filter),
+            confinement=Confinement(uid=self.uid, landlock=ruleset(table), seccomp=self._filter),
             commands=commands,
             groups=self._groups,
             start_error=start_error,
@@ -183,12 +188,12 @@ class LandlockSandboxProvider(TestedSandboxProvider):
             fix = "use a newer kernel, or `sandbox.use: isolated` or `sandbox.use: aio`"
             return SelfTest(False, (Probe("landlock", False, str(abi)),), reason, fix)
         daemon = daemon_name()
-        with scratch_folders(self._uid) as folders:
+        with scratch_folders(self.uid) as folders:
             canary = folders.root / "canary.txt"
             canary.write_text("canary")
             canary.chmod(0o666)
             # a separate slot: the command that holds one may be waiting for this test
-            shell = self._shell(folders, thread_paths(folders), CommandSlots(limit=1, per_thread=1))
+            shell = self.shell(folders, thread_paths(folders), CommandSlots(limit=1, per_thread=1))
             command = f"CANARY={canary} SERVER={os.getpid()} DAEMON={daemon}\n{LANDLOCK_PROBES}"
             try:
                 result = await shell.execute(command, timeout=PROBE_SECONDS, on_output=None)

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from typing_extensions import override
@@ -54,9 +54,13 @@ class LocalSandbox(HostedSandbox):
     """A thread's folders on this host, and the host's shell if the operator allows it."""
 
     def __init__(
-        self, files: ThreadFiles, settings: SandboxSettings, commands: CommandSlots | None = None
+        self,
+        files: ThreadFiles,
+        settings: SandboxSettings,
+        commands: CommandSlots | None = None,
+        create_folders: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(files)
+        super().__init__(files, create_folders)
         self._settings = settings
         self._commands = commands or CommandSlots.from_settings(settings)
         self._refusal = _refusal(settings)
@@ -111,9 +115,12 @@ class LocalSandboxProvider(ThreadSandboxProvider):
 
     @override
     def create(self, folders: ThreadFolders, skills: Sequence[PathMapping] = ()) -> LocalSandbox:
-        close_to_others(folders)
+        def create_folders() -> None:
+            folders.create()
+            close_to_others(folders)
+
         table = thread_paths(folders, skills=skills, mounts=self._settings.mounts)
-        return LocalSandbox(files_of(table), self._settings, self.commands)
+        return LocalSandbox(files_of(table), self._settings, self.commands, create_folders)
 
 
 def files_of(table: PathTable) -> ThreadFiles:

@@ -13,6 +13,7 @@ from typing_extensions import override
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.sandbox.base import Sandbox, SandboxProvider
+from deerflow.sandbox.hosted import HostedSandbox
 from deerflow.sandbox.paths import PathMapping, SkillMounts, no_skills
 from deerflow.sandbox.shell import check_environment
 
@@ -30,7 +31,7 @@ class ThreadSandboxProvider(SandboxProvider):
         self.commands = CommandSlots.from_settings(settings)
         self.searches = CommandSlots.from_settings(settings)
         """Separate from `commands`: searches are short, so they do not wait for long commands."""
-        self._sandboxes: dict[Path, Sandbox] = {}
+        self._sandboxes: dict[Path, HostedSandbox] = {}
         self._mounted: dict[Path, Sequence[PathMapping]] = {}
         """The folders of skills that each sandbox was created with."""
         self._users: Counter[Path] = Counter()
@@ -38,8 +39,8 @@ class ThreadSandboxProvider(SandboxProvider):
         """Sandboxes not in use, least recently used first."""
 
     @abstractmethod
-    def create(self, folders: ThreadFolders, skills: Sequence[PathMapping]) -> Sandbox:
-        """Create the sandbox of one thread, whose folders exist, with these folders of skills."""
+    def create(self, folders: ThreadFolders, skills: Sequence[PathMapping]) -> HostedSandbox:
+        """Create the sandbox of one thread with these folders of skills; its first use creates its own."""
 
     def is_valid(self, folders: ThreadFolders) -> bool:
         """Return whether an existing sandbox is still valid; not after the thread was recreated."""
@@ -51,10 +52,12 @@ class ThreadSandboxProvider(SandboxProvider):
         root = folders.root
         sandbox = self._sandboxes.get(root)
         skills = self._skills(folders)
-        if sandbox is None or not self.is_valid(folders) or skills != self._mounted[root]:
-            folders.create()
+        is_outdated = sandbox is not None and sandbox.is_prepared and not self.is_valid(folders)
+        if sandbox is None or is_outdated or skills != self._mounted[root]:
             self._mounted[root] = skills
             sandbox = self._sandboxes[root] = self.create(folders, skills)
+        if not sandbox.is_prepared and root.exists():
+            sandbox.prepare()  # it has files already: their folders may be open to other users
         self._idle.pop(root, None)
         self._users[root] += 1
         try:

@@ -117,16 +117,16 @@ def scratch_folders(uid: int | None) -> Iterator[ThreadFolders]:
     parent = open_folder(STATE_ROOT / "scratch") if uid is not None else None
     with tempfile.TemporaryDirectory(dir=parent, prefix="deerflow-", ignore_cleanup_errors=True) as name:
         folders = ThreadFolders("scratch", Path(name))
-        folders.create()
         prepare_folders(folders, uid)
         yield folders
 
 
 def prepare_folders(folders: ThreadFolders, uid: int | None) -> None:
-    """Make the commands' user own a thread's folders, and let that user traverse their parents.
+    """Create a thread's folders, make the commands' user own them, and let that user traverse their parents.
 
-    Without such a user, only create the thread's `/tmp`. Other users cannot enter the thread's folder.
+    Without such a user, they belong to this process's. Other users cannot enter the thread's folder.
     """
+    folders.create()
     temporary = temporary_folder(folders)
     temporary.mkdir(mode=0o700, exist_ok=True)
     if uid is None:

@@ -23,7 +23,9 @@ async def test_no_call_may_begin_before_the_files_are_kept(storage: Storage, tmp
     folders.create()
     files = SnapshotStore(folders)
     run = await storage.runs.create("r1", RunRequest("t1", user_id="ann"), owner="me")
-    effects = RunEffects(log=storage.effects, run=run, files=files, settings=RunSettings())
+    effects = RunEffects(
+        log=storage.effects, run=run, files=files, settings=RunSettings(), prepare=folders.create
+    )
     in_the_way = folders.root / "snapshots"
     in_the_way.write_text("as good as a full disk: nothing can be written here")
 

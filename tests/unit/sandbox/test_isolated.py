@@ -96,6 +96,7 @@ async def test_one_sandbox_that_does_not_start_switches_no_other_off(
         provider.acquire(thread(reachable)) as broken,
         provider.acquire(thread(reachable, "t2")) as other,
     ):
+        broken.prepare()
         temporary_folder(thread(reachable)).rmdir()
 
         with pytest.raises(SandboxUnavailableError, match=r"This command was not run: .* Run it again"):

@@ -14,7 +14,6 @@ from deerflow.sandbox import Sandbox, create_sandbox_provider
 def local_sandbox(root: Path, *, host_bash: bool = True) -> Sandbox:
     settings = SandboxSettings(use="local", allow_host_bash=host_bash)
     folders = ThreadFolders("t1", root / "threads" / "t1")
-    folders.create()
     return create_sandbox_provider(settings).create(folders)  # type: ignore[attr-defined]
 
 

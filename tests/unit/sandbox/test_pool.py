@@ -1,7 +1,13 @@
 import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
+from deerflow.config import SandboxSettings
+from deerflow.domain import ThreadFolders
+from deerflow.sandbox import Sandbox, create_sandbox_provider
+from deerflow.sandbox.landlock import NEEDED_ABI, landlock_abi
 from deerflow.sandbox.pool import CommandSlots
 
 
@@ -95,3 +101,35 @@ async def test_commands_start_one_a_turn_of_the_loop() -> None:
         await asyncio.sleep(0)
 
     assert len(set(turns)) == 9
+
+
+FIRST_USES: dict[str, Callable[[Sandbox], Awaitable[object]]] = {
+    "a file": lambda sandbox: sandbox.write_file("a.txt", "x"),
+    "a listing": lambda sandbox: sandbox.list_dir("/mnt/user-data"),
+    "a command": lambda sandbox: sandbox.execute_command("pwd"),
+    "a snapshot": lambda sandbox: asyncio.to_thread(sandbox.prepare),
+}
+
+
+NEEDS_LANDLOCK = pytest.mark.skipif(landlock_abi() < NEEDED_ABI, reason="this kernel has no such Landlock")
+
+
+@pytest.mark.parametrize("tier", ["local", "isolated", pytest.param("landlock", marks=NEEDS_LANDLOCK)])
+@pytest.mark.parametrize("first_use", FIRST_USES)
+async def test_a_threads_folders_are_created_at_the_first_use_of_its_sandbox(
+    tier: str, first_use: str, reachable: Path
+) -> None:
+    provider = create_sandbox_provider(SandboxSettings(use=tier, allow_host_bash=True))
+    folders = ThreadFolders("t1", reachable / "users" / "u" / "threads" / "t1")
+
+    async with provider.acquire(folders) as sandbox:
+        existed = folders.root.exists()
+        await FIRST_USES[first_use](sandbox)
+    async with provider.acquire(folders) as again:
+        pass
+    await provider.aclose()
+
+    assert not existed
+    assert all(folder.is_dir() for folder in (folders.workspace, folders.uploads, folders.outputs))
+    assert folders.root.stat().st_mode & 0o007 == 0
+    assert again is sandbox

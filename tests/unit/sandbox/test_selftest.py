@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.sandboxes import FolderSandbox
 from support.waiting import until
 
 from deerflow.config import SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import SandboxUnavailableError
-from deerflow.sandbox import PathMapping, Sandbox, SelfTest
+from deerflow.sandbox import PathMapping, SelfTest
+from deerflow.sandbox.local import LocalSandbox, files_of
+from deerflow.sandbox.paths import thread_paths
 from deerflow.sandbox.seccomp import build_filter
 from deerflow.sandbox.selftest import RETRY_SECONDS, TestedSandboxProvider, diagnose, judge, parse_probes
 
@@ -30,8 +31,8 @@ class Provider(TestedSandboxProvider):
         await asyncio.sleep(0)
         return self.results[min(self.probed, len(self.results)) - 1]
 
-    def create(self, folders: ThreadFolders, skills: Sequence[PathMapping] = ()) -> Sandbox:
-        return FolderSandbox(folders.root)
+    def create(self, folders: ThreadFolders, skills: Sequence[PathMapping] = ()) -> LocalSandbox:
+        return LocalSandbox(files_of(thread_paths(folders)), SandboxSettings())
 
 
 async def test_a_failed_test_is_valid_for_a_while_and_then_repeated() -> None:

@@ -1,4 +1,4 @@
-"""Prepares a turn: creates folders, records uploads, date and memories, and sets a new thread's title.
+"""Prepares a turn: records uploads, date and memories, and sets a new thread's title.
 
 This is the only hook of the chain that is a graph node, and so the only one that costs a checkpoint: it
 writes the state updates of several features at once. The title is cut from the question here, before the
@@ -55,7 +55,6 @@ class TurnStartMiddleware(ChainMiddleware):
     @override
     async def abefore_agent(self, state: ThreadState, runtime: Runtime[RunContext]) -> dict[str, Any] | None:
         context = runtime.context
-        context.folders.create()  # a few system calls: faster than a switch to another thread
         sizes = upload_sizes(context.folders)
         update: dict[str, Any] = {}
         if state.get("thread_data") != THREAD_DATA:
@@ -122,9 +121,16 @@ def _named_files(question: HumanMessage) -> set[str]:
 
 
 def upload_sizes(folders: ThreadFolders) -> dict[str, int]:
-    """Return the sizes of a thread's uploads by name."""
+    """Return the sizes of a thread's uploads by name.
+
+    A few system calls on the loop's thread: faster than a switch to another one.
+    """
     sizes: dict[str, int] = {}
-    for path in folders.uploads.iterdir():
+    try:
+        paths = list(folders.uploads.iterdir())
+    except FileNotFoundError:  # created with the first upload or the first use of the sandbox
+        return sizes
+    for path in paths:
         with suppress(FileNotFoundError):  # deleted concurrently
             if _is_upload(path):
                 sizes[path.name] = path.stat().st_size
