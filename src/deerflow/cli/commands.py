@@ -267,6 +267,46 @@ def revoke_allowed_call(
     _exit_with("approvals", action="revoke", allowed_id=allowed, config=config)
 
 
+skills_app = typer.Typer(help="Use, install and share skills.", no_args_is_help=True)
+app.add_typer(skills_app, name="skills")
+secrets_app = typer.Typer(
+    help="Secrets that skills need, kept encrypted and given to their commands only.", no_args_is_help=True
+)
+skills_app.add_typer(secrets_app, name="secrets")
+OfSkill = Annotated[str, typer.Argument(help="The skill's name.", metavar="SKILL")]
+SecretsAsJson = Annotated[bool, typer.Option("--json", help="Print the list as JSON, for programs.")]
+
+
+@secrets_app.command("list")
+def list_skill_secrets(skill: OfSkill, json: SecretsAsJson = False, config: Config = None) -> None:
+    """List the secrets that a skill names, and whether they are set; never their values."""
+    _exit_with("skill_secrets", action="list", skill=skill, as_json=json, config=config)
+
+
+@secrets_app.command("set")
+def set_skill_secret(
+    skill: OfSkill,
+    name: Annotated[str, typer.Argument(help="The secret's name, such as API_KEY.", metavar="NAME")],
+    json: SecretsAsJson = False,
+    config: Config = None,
+) -> None:
+    """Set a secret of a skill; the value is asked for, or read from stdin."""
+    _exit_with("skill_secrets", action="set", skill=skill, secret=name, as_json=json, config=config)
+
+
+@secrets_app.command("remove")
+def remove_skill_secret(
+    skill: OfSkill,
+    name: Annotated[
+        str | None, typer.Argument(help="Only this secret; all of the skill when absent.", metavar="[NAME]")
+    ] = None,
+    json: SecretsAsJson = False,
+    config: Config = None,
+) -> None:
+    """Remove the secrets of a skill, or one of them."""
+    _exit_with("skill_secrets", action="remove", skill=skill, secret=name, as_json=json, config=config)
+
+
 def _exit_with(command: str, **options: Any) -> None:
     """Import a command, run it and exit with its exit code; a `DeerFlowError` is printed as one message."""
     line = options.get("status") or StatusLine(sys.stderr, is_shown=sys.stderr.isatty())

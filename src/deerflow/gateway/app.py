@@ -39,6 +39,7 @@ from deerflow.gateway.routers import (
     run_queries,
     runs,
     scheduled_tasks,
+    skill_secrets,
     skills,
     states,
     store,
@@ -146,6 +147,7 @@ def _add_routes(app: FastAPI) -> None:
         run_events.router,
         scheduled_tasks.router,
         custom_skills.router,  # before those of all skills, whose names match any path
+        skill_secrets.router,
         skills.router,
         threads.router,
         states.router,

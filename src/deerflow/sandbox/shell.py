@@ -70,10 +70,15 @@ class ShellState:
         return b"".join(f"{name}={value}\0".encode() for name, value in variables.items())
 
     def without(self, environment: Mapping[str, str]) -> Self:
-        """Return this state without the variables of one command."""
+        """Return this state without the variables of one command, and without copies of their values."""
         if not environment:
             return self
-        return replace(self, exports={name: self.exports[name] for name in self.exports.keys() - environment})
+        kept = {
+            name: value
+            for name, value in self.exports.items()
+            if name not in environment and not any(each in value for each in environment.values())
+        }
+        return replace(self, exports=kept)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from deerflow.domain import folder_name
 from deerflow.errors import ConfigError, InvalidInputError
 from deerflow.observability import learn_secrets
 from deerflow.observability.logs import Redactor
+from deerflow.skills.skill import Skill
 
 if os.name == "posix":
     import fcntl
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 KEY_NAME = ".skill_secrets_key"
 FOLDER_NAME = "skill_secrets"
 MAX_VALUE_CHARS = 16_384
-MAX_SECRETS = 100
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _SHORTEST_LINE = 16
 _STEERING = re.compile(
     r"PATH|HOME|USER|SHELL|IFS|ENV|PWD|OLDPWD|TMPDIR|LANG|LC_.*|LD_.*|DYLD_.*|BASH.*|PS4|PROMPT_COMMAND|SHELLOPTS"
@@ -74,17 +73,13 @@ class SkillSecrets:
         """Return the names of the secrets that are set for a skill."""
         return set(self._read(user_id).get(skill, {}))
 
-    def put(self, user_id: str, skill: str, values: Mapping[str, str]) -> None:
-        """Set secrets of a skill; raise `InvalidInputError` for an unusable name or value."""
-        for name, value in values.items():
-            check_secret(name, value)
+    def put(self, user_id: str, skill: Skill, values: Mapping[str, Any]) -> None:
+        """Set secrets that a skill names; raise `InvalidInputError` for other names and unusable values."""
+        checked = {name: checked_secret(skill, name, value) for name, value in values.items()}
         with self._changing(user_id) as document:
             cipher = self._cipher()
-            encrypted = {name: cipher.encrypt(value.encode()).decode() for name, value in values.items()}
-            known = {**document.get(skill, {}), **encrypted}
-            if len(known) > MAX_SECRETS:
-                raise InvalidInputError(f"skill '{skill}' would have more than {MAX_SECRETS} secrets")
-            document[skill] = known
+            encrypted = {name: cipher.encrypt(value.encode()).decode() for name, value in checked.items()}
+            document[skill.name] = {**document.get(skill.name, {}), **encrypted}
 
     def remove(self, user_id: str, skill: str, name: str | None = None) -> bool:
         """Remove one secret of a skill, or all; return whether there was one."""
@@ -182,19 +177,38 @@ class SkillSecrets:
             ) from error
 
 
-def check_secret(name: str, value: str) -> None:
-    """Raise `InvalidInputError` for a name or value that cannot be used; the value is never shown."""
-    if NAME.fullmatch(name) is None:
-        raise InvalidInputError(
-            f"the secret's name {name[:80]!r} is no variable; use letters, digits and _, such as API_KEY"
-        )
+def checked_secret(skill: Skill, name: str, value: object) -> str:
+    """Return the value of a secret; raise `InvalidInputError`, which never shows it, if it cannot be used."""
+    named = [secret.name for secret in skill.required_secrets]
+    if name not in named:
+        names = f"it names {', '.join(named)}" if named else "it names none"
+        raise InvalidInputError(f"skill '{skill.name}' has no secret {name[:80]!r}; {names}")
     if _STEERING.fullmatch(name):
-        raise InvalidInputError(f"{name} cannot be a secret: programs obey this variable; use another name")
-    if not SHORTEST_SECRET <= len(value) <= MAX_VALUE_CHARS or "\0" in value or not value.strip():
+        raise InvalidInputError(f"{name} cannot be a secret: programs obey this variable; change the skill")
+    if not isinstance(value, str) or not SHORTEST_SECRET <= len(value) <= MAX_VALUE_CHARS:
         raise InvalidInputError(
-            f"the value of {name} must have {SHORTEST_SECRET} to {MAX_VALUE_CHARS} characters and no NUL; "
+            f"the value of {name} must be a text of {SHORTEST_SECRET} to {MAX_VALUE_CHARS} characters; "
             "shorter ones could not be removed from output"
         )
+    if "\0" in value or not value.strip() or not _is_text(value):
+        raise InvalidInputError(f"the value of {name} is blank, or has NUL or unpaired surrogates in it")
+    return value
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def secrets_out(skill: Skill, known: Collection[str]) -> list[dict[str, Any]]:
+    """Return the secrets that a skill names and whether they are set, without values, for clients."""
+    return [
+        {"name": secret.name, "optional": secret.is_optional, "set": secret.name in known}
+        for secret in skill.required_secrets
+    ]
 
 
 def written(value: str) -> Iterator[str]:
