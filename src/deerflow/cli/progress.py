@@ -159,6 +159,8 @@ class Progress:
             for call in message.get("tool_call_chunks") or ():
                 if call.get("name"):
                     view.doing = f"calling {call['name']}"
+        elif message["type"] == "ai":  # whole: written by DeerFlow and not by a model
+            view.message_id, view.answer, view.is_question = message["id"], text_of(message["content"]), False
         elif message["type"] == "tool":
             view.doing = "thinking"
             if (message.get("artifact") or {}).get("human_input"):

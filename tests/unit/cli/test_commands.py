@@ -117,6 +117,24 @@ def test_a_job_prints_the_answer_the_use_and_the_artifacts(
     assert "thread    t1" in result.stderr
 
 
+def test_a_slash_activates_a_skill_or_says_why_not(
+    deerflow: Any, model: ScriptedModel, config: Path, home: Path
+) -> None:
+    folder = home / "skills" / "custom" / "tea-tasting"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: tea-tasting\ndescription: Tea.\n---\nSmell it first.\n")
+    model.will_say(text("Oolong."))
+
+    known = deerflow("run", "/tea-tasting of this one", "--json")
+    mistyped = deerflow("run", "/tea-tastign of this one")
+
+    assert (known.exit_code, mistyped.exit_code) == (0, 0), mistyped.output
+    assert "Smell it first." in str(model.requests[0].body)
+    assert '"activated_by":"slash"' in known.stdout
+    assert mistyped.stdout == "There is no skill “tea-tastign”. Did you mean /tea-tasting?\n"
+    assert len(model.requests) == 1
+
+
 def test_a_mistyped_thread_is_not_a_new_one(deerflow: Any, model: ScriptedModel, config: Path) -> None:
     model.will_say(text("Fine."), text("A title"))
     deerflow("run", "Write a report", "--thread", "quarterly-report", "--new")
