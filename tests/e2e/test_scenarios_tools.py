@@ -55,6 +55,10 @@ STEPS = [
     Step("glob", {"path": WORKSPACE, "pattern": "**/*.md"}, "notes.md", files=NOTES),
     Step("glob", {"path": "/etc", "pattern": "*"}, "/etc", "error"),
     Step("grep", {"path": WORKSPACE, "pattern": "sleep at"}, "They sleep at noon.", files=NOTES),
+    Step(
+        "search_files", {"query": "When do deer sleep?", "paths": [WORKSPACE]}, "2: They sleep", files=NOTES
+    ),
+    Step("search_files", {"query": "x", "paths": ["/etc"]}, "/etc"),
     Step("grep", {"path": WORKSPACE, "pattern": "(("}, "(", "error", files=NOTES),
     Step(
         "write_file",

@@ -23,12 +23,13 @@ _RELATIONS = """<?xml version="1.0"?>
 
 
 def pdf(*pages: str) -> bytes:
-    """Return a PDF with one line of text on each page."""
+    """Return a PDF with the given lines of text on each page."""
     kids = " ".join(f"{3 + 2 * number} 0 R" for number in range(len(pages)))
     objects = ["<< /Type /Catalog /Pages 2 0 R >>", f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>"]
     font = "<< /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >>"
     for number, text in enumerate(pages):
-        content = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
+        lines = " 0 -16 Td ".join(f"({line}) Tj" for line in text.strip().split("\n"))
+        content = f"BT /F1 12 Tf 72 720 Td {lines} ET"
         page = f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources {font}"
         objects += [f"{page} /Contents {4 + 2 * number} 0 R >>"]
         objects += [f"<< /Length {len(content)} >>\nstream\n{content}\nendstream"]

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -89,17 +90,34 @@ class DocumentConverter:
     async def _read(self, folders: ThreadFolders, filename: str) -> bytes:
         kind = PurePosixPath(filename).suffix.lower()
         with open_upload(folders, filename) as document:
-            process = await _start(document, kind, self._settings().pdf_converter)
-        try:
-            async with asyncio.timeout(self._max_seconds):
-                return await _answer(process)
-        except TimeoutError as error:
-            raise ConflictError(f"reading it took longer than {self._max_seconds:g} seconds") from error
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
+            return await _converted(document, kind, self._settings().pdf_converter, self._max_seconds)
+
+
+async def markdown_of(content: bytes, kind: str, pdf_converter: str) -> str:
+    """Return a document as Markdown; raise `ConflictError` with the reason when it cannot be read."""
+    with await asyncio.to_thread(_spooled, content) as document:
+        return (await _converted(document, kind, pdf_converter, MAX_SECONDS)).decode(errors="replace")
+
+
+def _spooled(content: bytes) -> BinaryIO:
+    document = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    document.write(content)
+    document.seek(0)
+    return document
+
+
+async def _converted(document: BinaryIO, kind: str, pdf_converter: str, max_seconds: float) -> bytes:
+    process = await _start(document, kind, pdf_converter)
+    try:
+        async with asyncio.timeout(max_seconds):
+            return await _answer(process)
+    except TimeoutError as error:
+        raise ConflictError(f"reading it took longer than {max_seconds:g} seconds") from error
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
 
 
 async def _start(document: BinaryIO, kind: str, pdf_converter: str) -> asyncio.subprocess.Process:

@@ -22,6 +22,7 @@ from deerflow.tools.files import (
     write_file_tool,
 )
 from deerflow.tools.present import present_files_tool
+from deerflow.tools.search_files import search_files_tool
 from deerflow.tools.shell import bash_tool, python_tool
 from deerflow.tools.vision import view_image_tool
 
@@ -34,6 +35,7 @@ SANDBOX_TOOLS: tuple[tuple[str, BaseTool], ...] = (
     ("file:read", read_file_tool),
     ("file:read", glob_tool),
     ("file:read", grep_tool),
+    ("file:read", search_files_tool),
     ("file:write", write_file_tool),
     ("file:write", str_replace_tool),
     ("file:write", edit_files_tool),
@@ -42,7 +44,7 @@ SANDBOX_TOOLS: tuple[tuple[str, BaseTool], ...] = (
 )
 """The tools that work in the sandbox, with their groups."""
 SANDBOX_MODULES = frozenset(
-    {"deerflow.tools", *(f"deerflow.tools.{name}" for name in ("edits", "files", "shell"))}
+    {"deerflow.tools", *(f"deerflow.tools.{name}" for name in ("edits", "files", "search_files", "shell"))}
 )
 
 

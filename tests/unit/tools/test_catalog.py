@@ -14,7 +14,7 @@ from deerflow.plugins import find_plugins
 from deerflow.tools import bash_tool, get_available_tools, glob_tool
 from deerflow.tools.catalog import SANDBOX_TOOLS, tool_groups, tool_problems
 
-FILES = ["ls", "read_file", "glob", "grep", "write_file", "str_replace", "edit_files"]
+FILES = ["ls", "read_file", "glob", "grep", "search_files", "write_file", "str_replace", "edit_files"]
 SHELLS = ["bash", "python"]
 BUILT_IN = ["present_files", "ask_clarification"]
 WORKSPACE = "/mnt/user-data/workspace"
@@ -105,7 +105,7 @@ def test_the_sandbox_tools_are_plug_ins() -> None:
 
 
 def test_groups_narrow_the_tools_but_not_the_built_in_ones() -> None:
-    assert names(Settings(), groups=["file:read"]) == [*FILES[:4], *BUILT_IN]
+    assert names(Settings(), groups=["file:read"]) == [*FILES[:5], *BUILT_IN]
     assert names(Settings(), groups=[]) == BUILT_IN
 
 
