@@ -111,7 +111,7 @@ def test_the_examples_of_the_chinese_readme_convince(project: Path) -> None:
     asked = run(project, sys.executable, "-c", python_of(document)).stdout
 
     assert_holds(answer, CHINESE)
-    assert_holds(asked, CHINESE[3:4])
+    assert_begins(asked, CHINESE[3])
     assert_promises(document, CHINESE)
 
 
@@ -148,6 +148,11 @@ def assert_holds(answer: str, facts: list[str]) -> None:
     assert answer.count("[citation:") == len(facts)
 
 
+def assert_begins(answer: str, fact: str) -> None:
+    """Assert that an answer's first quote is this fact."""
+    assert fact in answer.partition("\n- ")[2].partition("\n")[0]
+
+
 def assert_promises(document: Path, facts: list[str]) -> None:
     text = document.read_text()
     assert [fact for fact in facts if fact.partition(" [")[0] not in text] == []
@@ -167,10 +172,10 @@ def test_the_examples_of_the_tutorial_and_the_readme_convince(project: Path) -> 
     assert_holds(done.stdout, ENGLISH)
     assert done.stderr.count("▸ task") == 3
     assert "| File | Cost | Risk |" in report
-    assert_holds(again, ENGLISH[3:4])
+    assert_begins(again, ENGLISH[3])
     assert [fact for fact in ENGLISH if fact not in tutorials] == []
     assert "# Compare these queues by cost and risk" in tutorials
-    assert_holds(readmes, ENGLISH[3:4])
+    assert_begins(readmes, ENGLISH[3])
     assert jobs_in(readme) == [first]
     assert_promises(readme, ENGLISH)
     assert_promises(TUTORIAL, ENGLISH)

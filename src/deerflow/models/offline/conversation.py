@@ -10,8 +10,6 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from deerflow.models.offline.words import Language
-
 DEFAULT_LIMIT = 3
 """Sub-agents in one batch when the prompt names no number."""
 
@@ -24,11 +22,6 @@ KEPT_OF_RUN = 100
 _LONG_RUN = re.compile(r"[A-Za-z0-9_\-./+=~*#]{200,}|\w{300,}")
 """A line of dashes, a key, a file in base64: no words, and looking for words in it takes for ever."""
 _INTERRUPTED = re.compile(r"\binterrupted\b.*\bno result\b", re.I)
-_FAILURE = re.compile(
-    r"error\b|no such file|not found|not exist|binary|not (?:a )?text|is a (?:directory|folder)|refused|"
-    r"denied|not allowed|outside|cannot|can't|could not|too (?:large|big)|unable|failed|invalid",
-    re.I,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +96,7 @@ def _answered(message: AIMessage, results: dict[str, ToolMessage]) -> list[Any]:
 
 def _step(name: str, args: dict[str, Any], result: ToolMessage) -> Step:
     text = _FRAME.sub(r"\1", result.text)  # the harness frames what came from outside
-    return Step(name, args, text, result.status == "error" or _reads_as_failure(text, args))
-
-
-def _reads_as_failure(text: str, args: dict[str, Any]) -> bool:
-    """Say whether a result is one sentence on what went wrong: tools may say so without a status."""
-    line = text.strip()
-    if line.startswith(("Error:", "Error executing", "Error ")):
-        return True
-    path = str(args.get("path") or "")
-    names_path = bool(path) and (path in line or path.rsplit("/", 1)[-1] in line)
-    return (
-        len(line) <= 400 and "\n" not in line and names_path and bool(_FAILURE.search(line.replace(path, "")))
-    )
+    return Step(name, args, text, result.status == "error")
 
 
 def _is_turn(message: HumanMessage) -> bool:
@@ -157,8 +138,3 @@ class Reply:
 
     text: str = ""
     calls: tuple[OfflineCall, ...] = ()
-
-
-def label(language: Language, english: str, chinese: str) -> str:
-    """Return a step's label in the language of the question."""
-    return chinese if language == "zh" else english

@@ -1,229 +1,264 @@
-"""The lead: finds the files, has them read, writes the report, presents it and answers.
+"""The steps of the offline model: find the files, have them read, write the report, present it and answer.
 
 Each call looks at what this turn has done so far and returns the one next step.
 """
 
+import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from deerflow.models.offline.conversation import Conversation, OfflineCall, Reply, Step, label
-from deerflow.models.offline.file_selection import (
-    MAX_FILES,
-    OUTPUTS,
-    UPLOADS,
-    WORKSPACE,
-    FileRequest,
-    FileSelection,
-    find,
-    is_small_talk,
-    requested_files,
-)
-from deerflow.models.offline.findings import Research, to_text
-from deerflow.models.offline.phrases import Phrases, counted_files, phrases
-from deerflow.models.offline.question import Question, understand
-from deerflow.models.offline.reading import next_reads
-from deerflow.models.offline.report import Notes, slug, summary_of, title, unread_lines, write_report
-from deerflow.models.offline.research import grep_words, research
-from deerflow.models.offline.tasks import failed_parts, gathered, next_tasks, parse_part, split
-from deerflow.models.offline.words import Language, language_of
+from deerflow.models.offline.conversation import Conversation, OfflineCall, Reply, Step
+from deerflow.models.offline.phrases import Language, files_phrase, language_of, say
+from deerflow.models.offline.report import answer_quotes, report_path, write_report
+from deerflow.models.offline.results import is_document, read_search, read_text
+from deerflow.models.offline.tables import Computation, is_table
+from deerflow.retrieval import terms
+from deerflow.retrieval.quotes import Quote, best_quotes, cited, read_cited
 
+UPLOADS = "/mnt/user-data/uploads"
+WORKSPACE = "/mnt/user-data/workspace"
+MAX_TASKS = 12
+"""Files that sub-agents read one by one; of more, those that the search found best."""
+MAX_LISTED = 1000
+MAX_SHOWN = 200
 MAX_WRITES = 2
-"""Tries to write the report before it goes into the answer instead."""
+_OF_FILE = 6
+_SUBAGENT = "general-purpose"
+_TASK = re.compile(r"\AQuestion: (?P<question>.+?)\n\nFiles:\n(?P<files>(?:- /[^\n]+(?:\n|\Z))+)", re.S)
+_TASK_PROMPT = """Question: {question}
 
-_CITATION = re.compile(r"\[citation:")
+Files:
+{files}
+
+Search these files with search_files and quote the few sentences that answer the question, exactly as they \
+stand in the file, as a list, each followed by its place as [citation:NAME:LINE](PATH#LLINE). Say so if \
+there are none. Do not write files; your answer is the result."""
+_QUOTED_PATH = re.compile(r"[`\"'“‘](/mnt/[^`\"'”’\n]+)[`\"'”’]")
+_PLAIN_PATH = re.compile(r"(?<![\w/])/mnt/[^\s,;:!?`\"'“”‘’<>，。；：！？、（）()]+")
+_STORED = re.compile(r"(/mnt/user-data/outputs/\S+?\.txt)")
+_GREETING = re.compile(
+    r"^\W*(?:hi|hello|hey|thanks?|thank you|who are you|what (?:are|can) you(?: do)?|help|你好|您好|谢谢|"
+    r"你是谁|你能做什么|你会什么|帮助)(?:\s+(?:there|all|very much|deerflow))?\W*$",
+    re.I,
+)
+_ASKS_FOR_LIST = re.compile(
+    r"\b(?:what|which files|list|show)\b[^.?!]*\b(?:in|of)\b[^.?!]*\b(?:folder|directory|workspace)\b|"
+    r"(?:文件夹|目录|工作区)[^。？！]*(?:有什么|有哪些|内容)|有哪些文件",
+    re.I,
+)
 
 
 def decide(conversation: Conversation) -> Reply:
     """Return the next step of a lead or a sub-agent, whichever the tools and the prompt show."""
-    part = None if "task" in conversation.tools else parse_part(conversation.current.question)
-    if part is None:
-        return lead_reply(conversation)
-    words = grep_words(part.aspects, part.question)
-    calls = next_reads(part.files, words, conversation, part.language)
-    if calls:
-        return Reply(calls=tuple(calls))
-    if not conversation.tools & {"read_file", "grep"}:
-        return Reply(phrases(part.language).cannot_read)
-    found = research(part.files, part.aspects, part.question, conversation, part.language)
-    return Reply(to_text(found, aspects=part.aspects, language=part.language))
+    task = None if "task" in conversation.tools else _TASK.search(conversation.current.question)
+    if task:
+        files = [line[2:].strip() for line in task["files"].strip().split("\n")]
+        return _subagent(task["question"], files, conversation)
+    return _Lead(conversation).reply()
 
 
-def lead_reply(conversation: Conversation) -> Reply:
-    """Return the lead's next step in the current turn."""
-    question = understand(conversation.current.question)
-    if not conversation.current.question or (is_small_talk(question.text) and conversation.current.uploads):
-        question = understand(label(_thread_language(conversation), "Summarise these files", "总结这些文件"))
-    request = requested_files(conversation)
-    say = phrases(question.language)
-    if request.is_empty or not conversation.tools:
-        return Reply(_introduction(conversation, say))
-    written = [step for step in conversation.steps("write_file") if step.argument("path").startswith(OUTPUTS)]
-    if any(not step.failed for step in written):
-        return _present(question, next(step for step in written if not step.failed), conversation)
-    found = find(request, conversation, question.language)
-    if found.calls:
-        return _planned(found.calls, question, conversation, active=0)
-    if not found.files:
-        return Reply(f"{_none_found(request, found, say)}\n\n{_introduction(conversation, say)}")
-    return _work(question, found, written, conversation)
+def _subagent(question: str, files: list[str], conversation: Conversation) -> Reply:
+    """Read files whole and search them; answer with the sentences that fit best, file by file."""
+    language = language_of(question)
+    searches = conversation.steps("search_files")
+    if "search_files" not in conversation.tools:
+        return Reply(say("no_tools", language))
+    if not searches:
+        readable = [path for path in files if "read_file" in conversation.tools and not is_document(path)]
+        why = say("task", language, names=files_phrase(files, language))
+        read = [OfflineCall("read_file", {"description": why, "path": path}) for path in readable]
+        return Reply(calls=(_search(question, files, language), *read))
+    found = read_search(searches[-1].result)
+    if searches[-1].failed:
+        return Reply(searches[-1].result)
+    whole = {step.argument("path"): step for step in conversation.steps("read_file") if not step.failed}
+    lines: list[str] = []
+    for path in files:
+        quotes = [each for each in found.quotes if each.path == path]
+        if path in whole:
+            quotes = [*read_text(path, whole[path].result), *quotes]
+        lines += [f"- {cited(each)}" for each in best_quotes(question, quotes, limit=_OF_FILE)]
+    omitted = [f"{say('omitted', language)}: {each}" for each in found.omitted]
+    nothing = say("nothing", language, files=files_phrase(files, language))
+    return Reply("\n".join([say("found", language), "", *(lines or [nothing]), "", *omitted]).strip())
 
 
-def _introduction(conversation: Conversation, say: Phrases) -> str:
-    """Return who answers here and how to connect a model; a key that is set already is not asked for."""
-    unusable = [
-        say.unusable_key.format(variable=variable, provider=provider, command=command)
-        for variable, provider, command in conversation.unusable_keys
-    ]
-    return say.introduction + (say.joint.join(unusable) or say.connect)
+def _search(question: str, paths: Sequence[str], language: Language, most: int = 12) -> OfflineCall:
+    arguments = {"query": question[:2000], "paths": list(paths), "max_results": most}
+    return OfflineCall("search_files", {"description": say("search", language), **arguments})
 
 
-@dataclass(frozen=True, slots=True)
-class _Progress:
-    """How far the research is: calls to make, or what it brought."""
+class _Lead:
+    """One step of the lead in a turn."""
 
-    calls: tuple[OfflineCall, ...] = ()
-    brought: Research = Research()
-    notes: tuple[str, ...] = ()
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        self._question = conversation.current.question
+        self._language = language_of(self._question)
 
+    def reply(self) -> Reply:
+        """Return the next step."""
+        places = self._places()
+        if not places or "search_files" not in self._conversation.tools:
+            return Reply(self._introduction())
+        if _ASKS_FOR_LIST.search(self._question) and "glob" in self._conversation.tools:
+            return self._list(places)
+        searches = self._conversation.steps("search_files")
+        files, quotes, omitted = places, tuple[Quote, ...](), tuple[str, ...]()
+        are_few = 1 < len(places) <= MAX_TASKS and all(map(_is_file, places))
+        if not are_few or self._is_alone:  # else sub-agents read them without a search before
+            if not searches:
+                return Reply(calls=(_search(self._question, places, self._language),))
+            found = read_search(searches[0].result)
+            files, quotes, omitted = found.files[:MAX_TASKS], found.quotes, found.omitted
+            if not files:
+                return Reply(self._no_files(places, omitted))
+        computation = Computation.of(self._question, files, self._conversation.tools)
+        if computation and (computed := self._computed(computation)):
+            return computed
+        if self._is_alone or len(files) == 1:
+            return self._report(quotes, files, omitted)
+        return self._delegate(files)
 
-def _work(question: Question, found: FileSelection, written: list[Step], conversation: Conversation) -> Reply:
-    say = phrases(question.language)
-    if not conversation.tools & {"task", "read_file", "grep"}:
-        return Reply(say.cannot_read)
-    delegates = "task" in conversation.tools
-    progress = (_delegated if delegates else _own)(question, found.files, conversation)
-    if progress.calls:
-        return _planned(progress.calls, question, conversation, active=1)
-    brought, notes = progress.brought, Notes((*progress.notes, *_notes(found, say)))
-    if all(source.state in ("failed", "empty") for source in brought.sources):
-        return Reply(_nothing_readable(brought, notes, say))
-    if not brought.findings:
-        return Reply(_nothing_found(question, brought, notes))
-    report = write_report(question, brought, notes)
-    if "write_file" in conversation.tools and len(written) < MAX_WRITES:
-        why = label(question.language, "Write the report", "写报告")
-        path = _free_path(question, conversation)
-        call = OfflineCall(
-            "write_file", {"description": why, "path": path, "content": report, "append": False}
+    @property
+    def _is_alone(self) -> bool:
+        return "task" not in self._conversation.tools
+
+    def _computed(self, computation: Computation) -> Reply | None:
+        """Return the call that computes an answer, or the answer; None when it failed."""
+        done = self._conversation.steps("python")
+        if not done:
+            why = say("compute", self._language, name=posixpath.basename(computation.path))
+            return Reply(calls=(OfflineCall("python", {"description": why, "code": computation.program}),))
+        text = "" if done[0].failed else computation.answer(done[0].result, self._language)
+        return Reply(f"{text}\n\n{say('footer', self._language)}") if text else None
+
+    def _no_files(self, places: Sequence[str], omitted: Sequence[str]) -> str:
+        lines = [
+            say("no_files", self._language, places=", ".join(places)),
+            *(f"- {each}" for each in omitted),
+        ]
+        return "\n\n".join(["\n".join(lines), self._introduction()])
+
+    def _introduction(self) -> str:
+        keys = [
+            say("unusable_key", self._language, variable=variable, provider=provider, command=command)
+            for variable, provider, command in self._conversation.unusable_keys
+        ]
+        return "\n\n".join([say("introduction", self._language), *(keys or [say("connect", self._language)])])
+
+    def _places(self) -> tuple[str, ...]:
+        """Return the files and folders that the question is about; none for a greeting."""
+        turn = self._conversation.current
+        if turn.uploads and not _named(self._question):
+            return turn.uploads
+        known = list(dict.fromkeys(path for each in self._conversation.turns for path in each.uploads))
+        named = _named(self._question)
+        named += [path for path in known if posixpath.basename(path) in self._question and path not in named]
+        if named:
+            return tuple(named)
+        if _GREETING.match(self._question) or not terms(self._question):
+            return ()
+        earlier = [path for each in self._conversation.turns for path in _named(each.question)]
+        return tuple(known or dict.fromkeys(earlier)) or (UPLOADS, WORKSPACE)
+
+    def _list(self, places: Sequence[str]) -> Reply:
+        """List folders; a listing that was stored because it is long is read from its file."""
+        label = {"description": say("list", self._language)}
+        done = {step.argument("path"): step.result for step in self._conversation.steps("glob")}
+        read = {step.argument("path"): step.result for step in self._conversation.steps("read_file")}
+        wanted = {"pattern": "**/*", "max_results": MAX_LISTED}
+        calls = [
+            OfflineCall("glob", {**label, **wanted, "path": path}) for path in places if path not in done
+        ]
+        stored = {path: found[1] for path, text in done.items() if (found := _STORED.search(text))}
+        calls += [
+            OfflineCall("read_file", {**label, "path": file}) for file in stored.values() if file not in read
+        ]
+        if calls:
+            return Reply(calls=tuple(calls))
+        names = []
+        for place, text in done.items():
+            lines = read.get(stored.get(place, ""), text).split("\n")
+            names += [
+                line.removeprefix(f"{place.rstrip('/')}/") for line in lines if line.startswith("/mnt/")
+            ]
+        shown = [f"- {name}" for name in names[:MAX_SHOWN]]
+        more = [say("more", self._language, count=len(names) - MAX_SHOWN)] if len(names) > MAX_SHOWN else []
+        head = say("listing", self._language, count=len(names), places=", ".join(places))
+        return Reply("\n".join([head, "", *shown, *more, "", say("footer", self._language)]))
+
+    def _delegate(self, files: Sequence[str]) -> Reply:
+        done = {step.argument("prompt"): step for step in self._conversation.steps("task")}
+        prompts = {
+            path: _TASK_PROMPT.format(question=self._question[:2000], files=f"- {path}") for path in files
+        }
+        waiting = [path for path in files if prompts[path] not in done]
+        if waiting:
+            return Reply(
+                calls=tuple(self._task(path, prompts[path]) for path in waiting[: self._conversation.limit])
+            )
+        quotes: list[Quote] = []
+        omitted: list[str] = []
+        for path in files:
+            brought, left_out = self._brought(path, done[prompts[path]])
+            quotes += brought
+            omitted += left_out
+        return self._report(quotes, files, omitted)
+
+    def _task(self, path: str, prompt: str) -> OfflineCall:
+        title = say("task", self._language, names=posixpath.basename(path))
+        return OfflineCall("task", {"description": title, "prompt": prompt, "subagent_type": _SUBAGENT})
+
+    def _brought(self, path: str, step: Step) -> tuple[list[Quote], list[str]]:
+        quotes = [each for each in read_cited(step.result) if each.path == path]
+        omitted = re.findall(rf"^{say('omitted', self._language)}: (.*)$", step.result, re.M)
+        if not quotes and not omitted and say("found", self._language) not in step.result:
+            reason = " ".join(step.result.split())[:300]
+            omitted = [f"{path}: {say('failed_task', self._language, reason=reason)}"]
+        return quotes, omitted
+
+    def _report(self, quotes: Sequence[Quote], files: Sequence[str], omitted: Sequence[str]) -> Reply:
+        chosen = best_quotes(self._question, quotes, limit=60)
+        if not chosen:
+            nothing = say("nothing", self._language, files=files_phrase(files, self._language))
+            return Reply(
+                "\n".join([nothing, *(f"- {each}" for each in omitted), "", say("footer", self._language)])
+            )
+        writes = self._conversation.steps("write_file")
+        written = next((step for step in writes if not step.failed), None)
+        text = write_report(self._question, chosen, files, omitted, self._language)
+        if written is None and len(writes) < MAX_WRITES and "write_file" in self._conversation.tools:
+            path = report_path(self._question, len(self._conversation.turns), len(writes))
+            arguments = {"description": say("write", self._language), "path": path, "content": text}
+            return Reply(calls=(OfflineCall("write_file", arguments),))
+        path = written.argument("path") if written else ""
+        if (
+            written
+            and "present_files" in self._conversation.tools
+            and not self._conversation.steps("present_files")
+        ):
+            return Reply(calls=(OfflineCall("present_files", {"filepaths": [path]}),))
+        where = (
+            say("report_at", self._language, count=text.count("[citation:"), path=path)
+            if written
+            else say("write_failed", self._language, reason=writes[-1].result[:200])
+            if writes
+            else ""
         )
-        return _planned((call,), question, conversation, active=2)
-    if written:
-        return Reply(f"{say.write_failed.format(reason=written[-1].result.strip()[:300])}\n\n{report}")
-    return Reply(report)
+        head = say("answer", self._language, files=files_phrase(files, self._language))
+        lines = [f"- {cited(each)}" for each in answer_quotes(self._question, chosen)]
+        return Reply(
+            "\n".join([head, "", *lines, "", *([where, ""] if where else []), say("footer", self._language)])
+        )
 
 
-def _own(question: Question, files: Sequence[str], conversation: Conversation) -> _Progress:
-    """Search and read without help."""
-    words = grep_words(question.plan, question.text)
-    calls = next_reads(files, words, conversation, question.language)
-    if calls:
-        return _Progress(tuple(calls))
-    brought = research(files, question.plan, question.text, conversation, question.language)
-    return _Progress(brought=brought)
+def _named(question: str) -> list[str]:
+    """Return the paths in a question."""
+    quoted = _QUOTED_PATH.findall(question)
+    plain = _PLAIN_PATH.findall(_QUOTED_PATH.sub(" ", question))
+    return list(dict.fromkeys(path.rstrip("./") for path in (*quoted, *plain)))
 
 
-def _delegated(question: Question, files: Sequence[str], conversation: Conversation) -> _Progress:
-    """Have sub-agents search and read; the lead closes the gap where one of them failed."""
-    parts = split(question, files)
-    calls = next_tasks(parts, conversation)
-    if calls:
-        return _Progress(tuple(calls))
-    brought, failed = gathered(parts, conversation), failed_parts(parts, conversation)
-    if not failed:
-        return _Progress(brought=brought)
-    say = phrases(question.language)
-    notes = tuple(say.failed_task.format(task=part.title, reason=reason) for part, reason in failed.items())
-    left = tuple(dict.fromkeys(path for part in failed for path in part.files))
-    own = _own(question, left, conversation)
-    sources = {source.path: source for source in (*own.brought.sources, *brought.sources)}
-    findings = tuple(dict.fromkeys((*brought.findings, *own.brought.findings)))
-    return _Progress(own.calls, Research(findings, tuple(sources.values())), notes)
-
-
-def _present(question: Question, step: Step, conversation: Conversation) -> Reply:
-    """Show the written report, then answer from it: it holds all that the answer needs."""
-    path, report = step.argument("path"), step.argument("content")
-    if "present_files" in conversation.tools and not conversation.steps("present_files"):
-        call = OfflineCall("present_files", {"filepaths": [path]})
-        return _planned((call,), question, conversation, active=3)
-    say = phrases(question.language)
-    files = counted_files(report[report.rfind("\n## ") :].count("\n- `"), question.language)
-    claims = summary_of(report)
-    index = say.report_at.format(count=len(_CITATION.findall(report)), path=path)
-    opening = say.answer.format(files=files)
-    unread = report.partition(f"\n## {say.unread}\n\n")[2].partition("\n\n## ")[0]
-    parts = [opening, "\n".join(claims), f"{say.unread}:\n{unread}" if unread else "", index, say.footer]
-    return Reply("\n\n".join(part for part in parts if part))
-
-
-def _planned(
-    calls: tuple[OfflineCall, ...], question: Question, conversation: Conversation, *, active: int
-) -> Reply:
-    """Add the state of the plan to the calls, where the run keeps one and it has changed."""
-    if "write_todos" not in conversation.tools:
-        return Reply(calls=calls)
-    say = phrases(question.language)
-    steps = (say.todo_find, say.todo_research, say.todo_report)
-    states = [
-        "completed" if at < active else "in_progress" if at == active else "pending"
-        for at in range(len(steps))
-    ]
-    todos = [{"content": text, "status": state} for text, state in zip(steps, states, strict=True)]
-    last = conversation.steps("write_todos")
-    if last and last[-1].args.get("todos") == todos:
-        return Reply(calls=calls)
-    return Reply(calls=(OfflineCall("write_todos", {"todos": todos}), *calls))
-
-
-def _free_path(question: Question, conversation: Conversation) -> str:
-    """Return a path that this thread has not written to yet: an earlier report stays."""
-    taken = {
-        step.argument("path")
-        for turn in conversation.turns
-        for step in turn.steps
-        if step.name == "write_file"
-    }
-    name = slug(question.text)
-    path, number = f"{OUTPUTS}/{name}.md", 2
-    while path in taken:
-        path, number = f"{OUTPUTS}/{name}-{number}.md", number + 1
-    return path
-
-
-def _notes(found: FileSelection, say: Phrases) -> tuple[str, ...]:
-    notes = [f"`{name}`: {say.missing}" for name in found.missing]
-    if found.no_text:
-        names = ", ".join(path.rsplit("/", 1)[-1] for path in found.no_text[:10])
-        more = " …" if len(found.no_text) > 10 else ""
-        notes.append(say.not_text.format(count=len(found.no_text), names=names + more))
-    if found.left_out:
-        notes.append(say.narrowed.format(count=found.left_out, limit=MAX_FILES))
-    return tuple(notes)
-
-
-def _none_found(request: FileRequest, found: FileSelection, say: Phrases) -> str:
-    locations = ", ".join((*request.folders, *request.names)) or f"{UPLOADS}, {WORKSPACE}"
-    return " ".join(
-        [say.no_files.format(locations=locations), *_notes(FileSelection(no_text=found.no_text), say)]
-    )
-
-
-def _nothing_found(question: Question, brought: Research, notes: Notes) -> str:
-    say = phrases(question.language)
-    count = sum(source.state in ("full", "part") for source in brought.sources)
-    files = counted_files(count, question.language)
-    told = say.answer_empty.format(files=files, what=title(question.text).rstrip(" .?!。？！"))
-    unread = unread_lines(question, brought, notes)
-    return "\n\n".join(
-        part for part in (told, f"{say.unread}:\n{unread}" if unread else "", say.footer) if part
-    )
-
-
-def _nothing_readable(brought: Research, notes: Notes, say: Phrases) -> str:
-    lines = [f"- {source.path}: {source.detail or say.empty}" for source in brought.sources]
-    return "\n".join([say.nothing_readable, "", *lines, *(f"- {note}" for note in notes.lines)])
-
-
-def _thread_language(conversation: Conversation) -> Language:
-    return language_of(" ".join(turn.question for turn in conversation.turns))
+def _is_file(path: str) -> bool:
+    return "." in posixpath.basename(path) or is_table(path)

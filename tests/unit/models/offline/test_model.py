@@ -68,7 +68,7 @@ async def test_chinese_text_streams_character_by_character() -> None:
 
 
 async def test_tool_calls_stream_in_pieces_and_add_up_to_the_call() -> None:
-    model = OfflineChatModel().bind_tools([tool("read_file")])
+    model = OfflineChatModel().bind_tools([tool("search_files")])
     whole: AIMessageChunk | None = None
     pieces = 0
     async for chunk in model.astream([HumanMessage(FILES + "What does it say about cost?")]):
@@ -78,8 +78,8 @@ async def test_tool_calls_stream_in_pieces_and_add_up_to_the_call() -> None:
 
     assert whole is not None
     assert pieces > 1
-    assert [call["name"] for call in whole.tool_calls] == ["read_file"]
-    assert whole.tool_calls[0]["args"]["path"] == "/mnt/user-data/uploads/a.md"
+    assert [call["name"] for call in whole.tool_calls] == ["search_files"]
+    assert whole.tool_calls[0]["args"]["paths"] == ["/mnt/user-data/uploads/a.md"]
     assert (
         whole.tool_calls
         == (await model.ainvoke([HumanMessage(FILES + "What does it say about cost?")])).tool_calls
@@ -107,12 +107,12 @@ def test_it_can_be_called_without_any_user_message() -> None:
 
 
 async def test_many_runs_share_one_instance_without_mixing() -> None:
-    model = OfflineChatModel().bind_tools([tool("read_file")])
+    model = OfflineChatModel().bind_tools([tool("search_files")])
     questions = [FILES.replace("a.md", f"{number}.md") + "What about cost?" for number in range(40)]
 
     answers = await asyncio.gather(*(model.ainvoke(question) for question in questions))
 
-    paths = [answer.tool_calls[0]["args"]["path"] for answer in answers]
+    paths = [answer.tool_calls[0]["args"]["paths"][0] for answer in answers]
     assert paths == [f"/mnt/user-data/uploads/{number}.md" for number in range(40)]
 
 
@@ -121,7 +121,13 @@ def test_it_cannot_reason() -> None:
 
 
 def test_it_imports_nothing_heavier_than_langchain_core() -> None:
-    allowed = {"deerflow.models.offline", "langchain_core", "pydantic", "typing_extensions"}
+    allowed = {
+        "deerflow.models.offline",
+        "deerflow.retrieval",
+        "langchain_core",
+        "pydantic",
+        "typing_extensions",
+    }
     folder = Path(offline.__file__).parent
     used = {
         node.module

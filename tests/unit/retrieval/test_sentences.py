@@ -1,4 +1,4 @@
-from deerflow.models.offline.sentences import LONGEST_SENTENCE, Fragment, sentences_of, shortened
+from deerflow.retrieval.sentences import LONGEST_SENTENCE, Fragment, sentences_of, shortened
 
 
 def split(text: str, *, path: str = "a.md") -> list[tuple[Fragment, ...]]:
@@ -50,11 +50,13 @@ def test_lists_tables_quotes_and_code_are_read_line_by_line() -> None:
     ]
 
 
-def test_a_heading_is_no_sentence_but_is_known_to_those_below_it() -> None:
+def test_a_heading_is_a_sentence_and_is_known_to_those_below_it() -> None:
     sentences = sentences_of([(1, "# Title"), (2, "Text."), (3, "## Cost ##"), (4, "More.")], path="a.md")
 
     assert [(sentence.text, sentence.heading) for sentence in sentences] == [
+        ("Title", ""),
         ("Text.", "Title"),
+        ("Cost", ""),
         ("More.", "Cost"),
     ]
 

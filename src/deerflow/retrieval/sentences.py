@@ -5,20 +5,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from deerflow.models.offline.words import listed
-
 LONGEST_SENTENCE = 400
 """Longer ones are cut, so that a line without full stops cannot fill a report."""
 
 LONGEST_BLOCK = 40
 """Lines of one paragraph; bounds the work on a file without blank lines."""
 
-_DATA_ENDINGS = listed(
-    """
-    .c .cc .cpp .cs .css .csv .go .h .ini .java .js .json .jsonl .kt .log .lua .php .pl .properties .py
-    .rb .rs .scss .sh .sql .swift .toml .ts .tsv .tsx .xml .yaml .yml
-    """
-)
+_DATA_NAMES = """
+c cc cpp cs css csv go h ini java js json jsonl kt log lua php pl properties py rb rs scss sh sql swift toml
+ts tsv tsx xml yaml yml
+"""
+_DATA_ENDINGS = frozenset(f".{name}" for name in _DATA_NAMES.split())
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _RULE = re.compile(r"[\s|:=*_+-]*$")
@@ -84,6 +81,7 @@ def _blocks(lines: Iterable[NumberedLine]) -> Iterator[tuple[str, list[NumberedL
             fenced = not fenced
         elif title:
             heading = title.group(1)
+            yield "", [(number, heading)]
         elif not _RULE.match(text):
             block.append((number, text))
     if block:
