@@ -194,3 +194,30 @@ def test_failed_steps_show_in_their_row_in_the_fold_and_on_a_sub_agents_card(
     assert page.count("ol [aria-label=failed]") == 1
     page.do("click", target={"css": "article[data-task] button"})
     page.waits_for("article[data-task] li:has-text('Exit code: 3') [aria-label=failed]")
+
+
+def test_a_slash_offers_skills_and_activates_the_chosen_one(
+    page: Browser, model: ScriptedModel, gateway: Gateway
+) -> None:
+    folder = gateway.home / "skills" / "custom" / "tea-tasting"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: tea-tasting\ndescription: Tea.\n---\nSmell it first.\n")
+    model.will_say(text("Oolong."))
+    message = {"label": "Message to DeerFlow"}
+
+    page.do("fill", target=message, value="/tea")
+    page.waits_for("li[role=option][aria-selected=true]:has-text('/tea-tasting')")
+    hindrances = page.hindrances
+    page.do("press", target=message, key="Enter")
+    chosen = page.evaluate("document.querySelector('textarea').value")
+    page.say("/tea-tasting of this one")
+    page.sees("Oolong.")
+    page.waits_until_idle()
+    page.say("/tea-tastign of this one")
+    page.sees("Did you mean /tea-tasting?")
+
+    assert hindrances == []
+    assert chosen == "/tea-tasting "
+    assert page.count("li[role=option]") == 0
+    assert page.text("article[aria-label=You] >> nth=0") == "/tea-tasting of this one"
+    assert "Smell it first." in str(model.requests[0].body)

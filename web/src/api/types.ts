@@ -160,6 +160,12 @@ export interface Model {
   readonly supports_thinking?: boolean;
 }
 
+export interface Skill {
+  readonly name: string;
+  readonly description: string;
+  readonly enabled: boolean;
+}
+
 export interface UploadLimits {
   readonly max_files: number;
   readonly max_file_size: number;

@@ -31,6 +31,7 @@ export const en = {
   threadTitle: "Thread title",
   messageLabel: "Message to DeerFlow",
   messagePlaceholder: "Describe a task. Drop or paste files to work on.",
+  skills: "Skills",
   send: "Send",
   stop: "Stop",
   attach: "Attach files",

@@ -33,6 +33,7 @@ export const zh: Words = {
   threadTitle: "对话标题",
   messageLabel: "给 DeerFlow 的消息",
   messagePlaceholder: "描述一个任务，可拖放或粘贴文件。",
+  skills: "技能",
   send: "发送",
   stop: "停止",
   attach: "添加文件",

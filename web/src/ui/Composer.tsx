@@ -7,7 +7,9 @@ import { ModeBar } from "./ModeBar.tsx";
 import { ModelPicker } from "./ModelPicker.tsx";
 import type { Choose, Preferences } from "./preferences.ts";
 import { SendButton } from "./SendButton.tsx";
+import { SkillList } from "./SkillList.tsx";
 import type { Sending } from "./useSending.ts";
+import { useSkillChoices } from "./useSkillChoices.ts";
 
 interface Props {
   readonly isNew: boolean;
@@ -26,6 +28,7 @@ export function Composer({ isNew, sending, isBusy, isStopping, models, model, pr
   const words = useWords();
   const area = useRef<HTMLTextAreaElement>(null);
   const { draft, setDraft, attachments, isWaiting, send } = sending;
+  const skills = useSkillChoices(draft, setDraft);
   const canSend = !isBusy && !isWaiting && (draft.trim() !== "" || attachments.list.some((entry) => !entry.error));
 
   useLayoutEffect(() => {
@@ -42,7 +45,7 @@ export function Composer({ isNew, sending, isBusy, isStopping, models, model, pr
   function onKeyDown(event: KeyboardEvent): void {
     // While an input method composes (Chinese, Japanese…), Enter chooses a candidate.
     const isComposing = event.nativeEvent.isComposing || event.keyCode === 229; // Safari ends composing one event early
-    if (event.key !== "Enter" || event.shiftKey || isComposing) return;
+    if (isComposing || skills.take(event) || event.key !== "Enter" || event.shiftKey) return;
     event.preventDefault();
     if (canSend) send();
   }
@@ -62,12 +65,16 @@ export function Composer({ isNew, sending, isBusy, isStopping, models, model, pr
       }}
     >
       <AttachmentList attachments={attachments} />
+      <SkillList id="skills" choices={skills} />
       <textarea
         ref={area}
         id="message"
         rows={1}
         value={draft}
         aria-label={words.messageLabel}
+        aria-autocomplete="list"
+        aria-controls={skills.list.length > 0 ? "skills" : undefined}
+        aria-activedescendant={skills.list.length > 0 ? `skills-${skills.marked}` : undefined}
         placeholder={words.messagePlaceholder}
         className="max-h-[40vh] w-full resize-none overflow-y-auto bg-transparent px-2 py-2 outline-none"
         onChange={(event) => setDraft(event.target.value)}
