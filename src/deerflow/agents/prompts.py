@@ -1,5 +1,6 @@
 """Sections of the system prompt that the lead agent and its sub-agents share."""
 
+import re
 from collections.abc import Iterable
 
 from deerflow.skills import Skill
@@ -21,9 +22,15 @@ line: [citation:notes.md:12](/mnt/user-data/uploads/notes.md#L12). A report ends
 </citations>"""
 
 
+MAX_DESCRIPTION_BYTES = 180
+"""Of a skill in the prompt: with its name and path about 50 tokens. `SKILL.md` has the rest."""
+_WHEN = re.compile(r"(?<=[.!?。！？] )Use |(?<=[.!?。！？])(?:当|用于|适用)")
+"""Start of the sentence that says when a skill is used, by which the model chooses it."""
+
+
 def skills_section(skills: Iterable[Skill]) -> str:
     """Return the list of skills; empty if there are none."""
-    lines = [f"- {skill.name}: {skill.description} ({skill.path})" for skill in skills]
+    lines = [f"- {skill.name} {skill.mark}: {brief(skill.description)} ({skill.path})" for skill in skills]
     if not lines:
         return ""
     return "\n".join(
@@ -35,6 +42,43 @@ def skills_section(skills: Iterable[Skill]) -> str:
             "</skills>",
         ]
     )
+
+
+def skill_names_section(skills: Iterable[Skill]) -> str:
+    """Return the list of skills, by name only; `find_skill` returns the rest."""
+    return "\n".join(
+        [
+            "<skills>",
+            "A skill is a tested way of doing one kind of work. You know only the names of yours. Before",
+            "a task, call find_skill with what is to be done. When a skill fits, read its SKILL.md with",
+            "read_file before anything else and follow it; open files it names when a step needs them.",
+            ", ".join(skill.name for skill in skills),
+            "</skills>",
+        ]
+    )
+
+
+def brief(description: str, limit: int = MAX_DESCRIPTION_BYTES) -> str:
+    """Return the start of a description, and of its sentence on when to use the skill, in `limit` bytes."""
+    if len(description.encode()) <= limit:
+        return description
+    when = _WHEN.search(description)
+    if when is None or when.start() == 0:
+        return _cut(description, limit)
+    what, use = description[: when.start()].strip(), description[when.start() :]
+    if len(what.encode()) > limit // 2:
+        what = _cut(what, max(limit // 2, limit - len(use.encode()) - 5))  # with room for the ellipsis
+    return f"{what} {_cut(use, limit - len(what.encode()))}"
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return the start of `text` up to a word's end, with an ellipsis, in about `limit` bytes."""
+    data = text.encode()
+    if len(data) <= limit:
+        return text
+    start = data[:limit].decode(errors="ignore")
+    word, space, _ = start.rpartition(" ")
+    return f"{(word if space and len(word) > len(start) // 2 else start).rstrip(' ,;:、，')} …"
 
 
 def deferred_section(names: Iterable[str]) -> str:

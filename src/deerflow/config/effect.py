@@ -31,7 +31,6 @@ WAITING = {
     "skill_evolution": "skills",
     "skill_scan": "skills",
     "skills.catalogues": "skills",
-    "skills.deferred_discovery": "skills",
 }
 """Settings without effect yet, with the feature that will read them; remove a name when code reads it."""
 

@@ -81,7 +81,9 @@ class SkillsSettings(Section):
         description="Path of the skills in the sandbox, read-only, and in prompts.",
     )
     deferred_discovery: bool = Field(
-        False, description="List skills in the prompt only after a search for them."
+        False,
+        description="List only the names of skills in the prompt; the agent finds what it needs with the "
+        "tool `find_skill`. More than 50 skills are always listed so.",
     )
     catalogues: tuple[CatalogueSettings, ...] = Field(
         (),

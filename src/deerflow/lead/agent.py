@@ -9,13 +9,13 @@ from typing_extensions import override
 
 from deerflow.agents import Agent, build_agent
 from deerflow.agents.middlewares import AgentKind, ChainMiddleware
+from deerflow.agents.skill_offers import SkillOffer
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 from deerflow.config import Settings
-from deerflow.domain import LEAD_AGENT, RunOptions
+from deerflow.domain import DEFAULT_USER, LEAD_AGENT, RunOptions
 from deerflow.lead.custom_agents import CustomAgent
 from deerflow.lead.dependencies import LeadDependencies
 from deerflow.lead.prompt import lead_prompt
-from deerflow.skills import Skill
 from deerflow.subagents import BackgroundMiddleware, subagent_limit
 
 
@@ -34,18 +34,18 @@ class LeadAgents:
             self._with_mcp_tools = LeadAgents(replace(self._dependencies, mcp_tools=mcp_tools))
         return self._with_mcp_tools
 
-    def get(self, options: RunOptions, custom: CustomAgent | None = None) -> Agent:
+    def get(
+        self, options: RunOptions, custom: CustomAgent | None = None, *, user: str = DEFAULT_USER
+    ) -> Agent:
         """Return the agent for a run with these options: a custom agent or the default one."""
         dependencies = self._dependencies
         wanted = None if custom is None else custom.config.skills
-        skills = tuple(
-            each for each in dependencies.skills.enabled() if wanted is None or each.name in wanted
-        )
+        skills = dependencies.skill_offers.get(user, names=wanted)
         types = dependencies.offered_subagents() if options.subagent_enabled else ()
-        key = ("lead", build_key(options, dependencies.settings), skills, types, custom)
+        key = ("lead", build_key(options, dependencies.settings), types, custom)
         return dependencies.cache.get(
             key,
-            of=[dependencies],
+            of=[dependencies, skills],
             build=lambda: make_lead_agent(options, dependencies, skills=skills, custom=custom),
         )
 
@@ -54,12 +54,11 @@ def make_lead_agent(
     options: RunOptions,
     dependencies: LeadDependencies,
     *,
-    skills: Sequence[Skill] | None = None,
+    skills: SkillOffer,
     custom: CustomAgent | None = None,
 ) -> Agent:
     """Build a lead agent; `LeadAgents` caches the result."""
     limit = subagent_limit(options, dependencies.settings)
-    known = dependencies.skills.enabled() if skills is None else skills
     agent_tools = dependencies.agent_tools(options, custom)
     return build_agent(
         dependencies.models.create(
@@ -70,7 +69,7 @@ def make_lead_agent(
         name=LEAD_AGENT,
         system_prompt=lead_prompt(
             **({} if custom is None else {"name": custom.name, "soul": custom.soul}),
-            skills=known,
+            skills=skills.section,
             subagents=dependencies.offered_subagents() if limit else (),
             subagent_limit=limit,
             overflow=dependencies.settings.subagents.overflow,
@@ -83,12 +82,13 @@ def make_lead_agent(
                 groups=None if custom is None else custom.config.tool_groups,
             ),
             *agent_tools,
+            *skills.tools,
             *dependencies.memory_tools,
         ],
         middlewares=[
             *dependencies.chain(
                 AgentKind.LEAD,
-                skills=known,
+                skills=skills.skills,
                 subagent_limit=limit,
                 notes=BackgroundMiddleware(dependencies.background) if limit else None,
             ),

@@ -245,15 +245,15 @@ class Choices:
 
     models: Collection[str]
     tool_groups: Collection[str]
-    skills: Callable[[], Collection[str]]
-    """Called on each check: skills are added and removed while agents run."""
+    skills: Callable[[str], Collection[str]]
+    """Called with the user on each check: skills are added and removed while agents run."""
 
-    def check(self, changes: Mapping[str, Any]) -> None:
+    def check(self, changes: Mapping[str, Any], *, user: str) -> None:
         """Raise on an unknown value; the error lists the known ones."""
         known = {
             "model": ([changes["model"]] if changes.get("model") else [], self.models),
             "tool_groups": (changes.get("tool_groups") or [], self.tool_groups),
-            "skills": (changes.get("skills") or [], self.skills()),
+            "skills": (changes.get("skills") or [], self.skills(user)),
         }
         for key, (wanted, there) in known.items():
             missing = [name for name in wanted if name not in there]
@@ -312,7 +312,7 @@ def make_setup_tool(agents: CustomAgents, choices: Choices) -> BaseTool:
                 "This conversation names no agent that can be made. Ask the user for a name of letters, "
                 "digits and hyphens, and to start anew with it (context.agent_name)."
             )
-        choices.check(changes)
+        choices.check(changes, user=context.user_id)
         parts = {key: value for key, value in changes.items() if value is not None}
         agent = changed(CustomAgent(name, CustomAgentConfig()), parts)
         try:
@@ -337,7 +337,7 @@ def make_update_tool(agents: CustomAgents, choices: Choices) -> BaseTool:
         parts = {key: value for key, value in changes.items() if value is not None}
         if not parts:
             raise refuse("Nothing was named to change. Give soul, description, skills, tool_groups or model.")
-        choices.check(parts)
+        choices.check(parts, user=context.user_id)
         try:
             await asyncio.to_thread(_update, agents, context.user_id, context.options.agent_name or "", parts)
         except (ConfigError, NotFoundError) as error:

@@ -16,6 +16,7 @@ from deerflow.agents.middlewares import AgentKind, ChainMiddleware
 from deerflow.agents.middlewares.concurrency_limits import ModelCallSlots
 from deerflow.agents.middlewares.memory import AgentMemory, Count
 from deerflow.agents.middlewares.model_errors import CircuitBreakers
+from deerflow.agents.skill_offers import SkillOffers
 from deerflow.config import Settings
 from deerflow.domain import RunOptions
 from deerflow.lead.chain import build_chain
@@ -112,11 +113,16 @@ class LeadDependencies:
         choices = Choices(
             models=self.models.names,
             tool_groups=tool_groups(self.settings),
-            skills=lambda: [skill.name for skill in self.skills.enabled()],
+            skills=lambda user: [skill.name for skill in self.skills.enabled(user=user)],
         )
         if options.is_bootstrap:
             return [make_setup_tool(self.custom_agents, choices)]
         return [make_update_tool(self.custom_agents, choices)] if custom is not None else []
+
+    @cached_property
+    def skill_offers(self) -> SkillOffers:
+        """The sections of prompts about skills, and the tool that searches them."""
+        return SkillOffers(self.skills, is_deferred=self.settings.skills.deferred_discovery)
 
     @cached_property
     def calls(self) -> ModelCallSlots | None:
@@ -159,7 +165,7 @@ class LeadDependencies:
         builder = SubagentBuilder(
             models=self.models,
             toolkit=_SubagentToolkit(self),
-            skills=self.skills,
+            skills=self.skill_offers,
             cache=self.cache,
             checkpointer=self.checkpointer,
             store=self.store,

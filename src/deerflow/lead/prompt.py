@@ -4,11 +4,10 @@ Nothing in it changes between two runs with the same options (no date, no user),
 cache the whole prefix.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from deerflow.agents.prompts import CITATIONS, WORKING_DIRECTORY, join_parts, skills_section
-from deerflow.skills import Skill
+from deerflow.agents.prompts import CITATIONS, WORKING_DIRECTORY, join_parts
 from deerflow.subagents import SubagentConfig
 
 ROLE = """\
@@ -105,7 +104,7 @@ def lead_prompt(
     *,
     name: str = "DeerFlow",
     soul: str = "",
-    skills: Iterable[Skill] = (),
+    skills: str = "",
     subagents: Sequence[SubagentConfig] = (),
     subagent_limit: int = 0,
     overflow: Literal["drop", "queue"] = "drop",
@@ -114,6 +113,7 @@ def lead_prompt(
     """Return the whole prompt.
 
     Args:
+        skills: The section about the agent's skills.
         soul: The custom agent's `SOUL.md`, written by its user.
         subagents: The sub-agent types that tasks may name; empty when sub-agents are off.
         subagent_limit: How many tasks one reply may start; every section states the same number.
@@ -128,7 +128,7 @@ def lead_prompt(
             BOOTSTRAP if is_bootstrap else "",
             THINKING_STYLE.format(delegation_hint=DELEGATION_HINT.format(limit=limit) if limit else ""),
             CLARIFICATION,
-            skills_section(skills),
+            skills,
             _subagents_section(subagents, limit, overflow),
             WORKING_DIRECTORY,
             RESPONSE_STYLE,

@@ -9,9 +9,10 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from deerflow.domain import DEFAULT_USER
 from deerflow.skills.read import MAX_FILE_BYTES, read_skill
@@ -25,6 +26,7 @@ MAX_DEPTH = 3
 MAX_FOLDERS = 20_000
 """Maximum number of folders that are looked at in one source, which may be any folder of this host."""
 PROJECT_FOLDERS = (".agents/skills", ".claude/skills")
+_MAX_READ = 20_000
 _NOT_SCANNED = frozenset({"node_modules", "__pycache__"})
 
 
@@ -122,24 +124,23 @@ def _unique_names(folders: Sequence[Path]) -> list[str]:
     return names
 
 
-_Stamp = tuple[int, ...]
+class _Found(NamedTuple):
+    """A `SKILL.md` that was found, or why it is not read. Plain values, which are compared quickly."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A `SKILL.md` that was found, or why it is not read."""
-
-    source: SkillSource
-    file: Path
-    stamp: _Stamp
+    path: str
+    stamp: tuple[int, ...] = ()
+    """Modification time, size, inode and mode: they tell a changed file."""
     reason: str | None = None
+
+
+_Sources = tuple[tuple[SkillSource, list[_Found]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
     """The skills of one user, as of the last change."""
 
-    found: tuple[_Found, ...] = ()
+    sources: _Sources = ()
     skills: tuple[Skill, ...] = ()
     problems: tuple[SkillProblem, ...] = ()
 
@@ -163,7 +164,7 @@ class Skills:
         self._scans: dict[str, _Scan] = {}
         self._enabled: dict[str, tuple[_Scan, tuple[Skill, ...]]] = {}
         self._scanned_at: dict[str, float] = {}
-        self._read: dict[Path, tuple[SkillSource, _Stamp, Skill | SkillProblem]] = {}
+        self._read: dict[str, tuple[SkillSource, _Found, Skill | SkillProblem]] = {}
 
     def all(self, *, user: str = DEFAULT_USER) -> tuple[Skill, ...]:
         """Return every usable skill, sorted by name; without changes, the same tuple as before."""
@@ -186,22 +187,26 @@ class Skills:
         """Let the next call look at the folders at once."""
         self._scanned_at.clear()
 
+    def rescan(self, *, user: str = DEFAULT_USER) -> None:
+        """Look at a user's folders at once, so that the following calls read no file."""
+        self._scanned_at.pop(user, None)
+        self._scan(user)
+
     def _scan(self, user: str) -> _Scan:
         scan = self._scans.get(user, _EMPTY)
         now = self._clock()
         if now - self._scanned_at.get(user, float("-inf")) < RESCAN_SECONDS:
             return scan
         self._scanned_at[user] = now
-        found = tuple(each for source in self.folders.of(user) for each in _skill_files(source))
-        if found != scan.found:
-            scan = self._scans[user] = self._read_all(found, known=scan.problems)
+        sources = tuple((source, _skill_files(source)) for source in self.folders.of(user))
+        if sources != scan.sources:
+            scan = self._scans[user] = self._read_all(sources, known=scan.problems)
         return scan
 
-    def _read_all(self, found: tuple[_Found, ...], *, known: Collection[SkillProblem]) -> _Scan:
+    def _read_all(self, sources: _Sources, *, known: Collection[SkillProblem]) -> _Scan:
         skills: dict[str, Skill] = {}
         problems: list[SkillProblem] = []
-        for each in found:
-            skill = self._read_one(each)
+        for skill in (self._read_one(source, each) for source, found in sources for each in found):
             if isinstance(skill, SkillProblem):
                 problems.append(skill)
                 continue
@@ -214,99 +219,111 @@ class Skills:
             if problem not in known:
                 level = logging.WARNING if problem.level == "skipped" else logging.INFO
                 logger.log(level, "skill %s: %s", problem.level, problem)
-        return _Scan(found, tuple(skills[name] for name in sorted(skills)), tuple(problems))
+        return _Scan(sources, tuple(skills[name] for name in sorted(skills)), tuple(problems))
 
-    def _read_one(self, found: _Found) -> Skill | SkillProblem:
+    def _read_one(self, source: SkillSource, found: _Found) -> Skill | SkillProblem:
         """Return what a file describes; files that did not change are not read again."""
-        known = self._read.get(found.file)
-        if known is not None and known[:2] == (found.source, found.stamp):
+        known = self._read.get(found.path)
+        if known is not None and known[:2] == (source, found):
             return known[2]
-        skill = _skill_or_problem(found)
-        self._read[found.file] = (found.source, found.stamp, skill)
+        skill = _skill_or_problem(source, found)
+        if len(self._read) >= _MAX_READ:  # mostly files that are gone
+            self._read.clear()
+        self._read[found.path] = (source, found, skill)
         return skill
 
 
 _EMPTY = _Scan()
 
 
-def _skill_or_problem(found: _Found) -> Skill | SkillProblem:
+def _skill_or_problem(source: SkillSource, found: _Found) -> Skill | SkillProblem:
+    file = Path(found.path)
     if found.reason is not None:
-        return SkillProblem(found.file, None, found.reason, "skipped")
-    source = found.source
+        return SkillProblem(file, None, found.reason, "skipped")
     try:
         return read_skill(
-            found.file,
+            file,
             category=source.category,
-            path=f"{source.path}/{found.file.relative_to(source.folder).as_posix()}",
+            path=f"{source.path}/{file.relative_to(source.folder).as_posix()}",
             source=source.name,
             is_editable=source.is_editable,
         )
     except OSError as error:
-        return SkillProblem(found.file, None, error.strerror or str(error), "skipped")
+        return SkillProblem(file, None, error.strerror or str(error), "skipped")
     except ValueError as error:
-        return SkillProblem(found.file, getattr(error, "line", None), str(error), "skipped")
+        return SkillProblem(file, getattr(error, "line", None), str(error), "skipped")
 
 
-def _skill_files(source: SkillSource) -> Iterator[_Found]:
-    """Yield every `SKILL.md` of a source in a stable order, also those that are not read."""
+def _skill_files(source: SkillSource) -> list[_Found]:
+    """Return every `SKILL.md` of a source in a stable order, also those that are not read."""
     if source.is_link:
-        yield _Found(source, source.folder, (), "it is a link; put the folder itself there")
-        return
-    pending = [(source.folder, 0)]
+        return [_Found(str(source.folder), reason="it is a link; put the folder itself there")]
+    found: list[_Found] = []
+    pending = [(str(source.folder), 0)]
     looked_at = 0
     while pending:
         folder, depth = pending.pop()
         looked_at += 1
         if looked_at > MAX_FOLDERS:
             reason = f"more than {MAX_FOLDERS:,} folders; name a folder that has only skills"
-            yield _Found(source, source.folder, (), reason)
-            return
-        if depth and (found := _package(source, folder)) is not None:
-            yield found
+            return [*found, _Found(str(source.folder), reason=reason)]
+        package = _package(folder) if depth else None
+        if package is not None:
+            found.append(package)
         elif depth <= MAX_DEPTH:
-            below, problems = _folders_in(source, folder)
-            yield from problems
+            below, problems = _folders_in(folder)
+            found += problems
             pending += ((each, depth + 1) for each in reversed(below))
+    return [each for each in found if not _is_link_within_project(source, each)]
 
 
-def _package(source: SkillSource, folder: Path) -> _Found | None:
+def _is_link_within_project(source: SkillSource, found: _Found) -> bool:
+    """Return whether a project's skill is a link to its other folder: installers add it to both so."""
+    if source.name not in PROJECT_FOLDERS or found.reason is None:
+        return False
+    project, target = source.folder.parents[1].resolve(), Path(found.path).resolve()
+    return any(target.is_relative_to(project / folder) for folder in PROJECT_FOLDERS)
+
+
+def _package(folder: str) -> _Found | None:
     """Return the `SKILL.md` of a folder; None if there is none."""
-    file = folder / SKILL_FILE
+    file = f"{folder}/{SKILL_FILE}"
     try:
-        about = file.lstat()
+        about = os.lstat(file)
     except OSError:
         return None
     stamp = (about.st_mtime_ns, about.st_size, about.st_ino, about.st_mode)
     if stat.S_ISLNK(about.st_mode):
-        return _Found(source, file, stamp, "it is a link; put the file itself there")
+        return _Found(file, stamp, "it is a link; put the file itself there")
     if not stat.S_ISREG(about.st_mode):
-        return _Found(source, file, stamp, "it is not a regular file")
+        return _Found(file, stamp, "it is not a regular file")
     if about.st_size > MAX_FILE_BYTES:
-        return _Found(source, file, stamp, f"larger than {MAX_FILE_BYTES:,} bytes")
-    return _Found(source, file, stamp)
+        return _Found(file, stamp, f"larger than {MAX_FILE_BYTES:,} bytes")
+    return _Found(file, stamp)
 
 
-def _folders_in(source: SkillSource, folder: Path) -> tuple[list[Path], list[_Found]]:
+def _folders_in(folder: str) -> tuple[list[str], list[_Found]]:
     """Return the folders below one that may have skills, and what is there but not read."""
-    folders: list[Path] = []
+    folders: list[str] = []
     problems: list[_Found] = []
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        with os.scandir(folder) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
     except OSError as error:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
-            problems.append(_Found(source, folder, (), error.strerror or str(error)))
+            problems.append(_Found(folder, reason=error.strerror or str(error)))
         return folders, problems
     for entry in entries:
         if entry.name.startswith(".") or entry.name in _NOT_SCANNED:
             continue
-        path = Path(entry.path)
-        if entry.is_symlink():
-            if Path(path, SKILL_FILE).exists():
-                problems.append(_Found(source, path, (), "it is a link; put the folder itself there"))
-        elif entry.is_dir(follow_symlinks=False):
-            folders.append(path)
-        elif entry.name.lower() == SKILL_FILE.lower() and entry.name != SKILL_FILE:
-            problems.append(_Found(source, path, (), f"its name must be {SKILL_FILE}"))
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(entry.path)
+        elif entry.is_symlink():
+            if Path(entry.path, SKILL_FILE).exists():
+                problems.append(_Found(entry.path, reason="it is a link; put the folder itself there"))
         elif entry.name == SKILL_FILE:
-            problems.append(_Found(source, path, (), "put it in a folder of its own, with the skill's name"))
+            reason = "put it in a folder of its own, with the skill's name"
+            problems.append(_Found(entry.path, reason=reason))
+        elif entry.name.lower() == SKILL_FILE.lower():
+            problems.append(_Found(entry.path, reason=f"its name must be {SKILL_FILE}"))
     return folders, problems

@@ -65,6 +65,15 @@ class Skill:
     warnings: tuple[SkillProblem, ...] = ()
 
     @property
+    def mark(self) -> str:
+        """Where it comes from and whether the agent may change it, for the model."""
+        if self.is_editable:
+            return "[custom, editable]"
+        if self.source == "public":
+            return "[built-in]"
+        return "[shared]" if self.source.startswith("skills.paths") else "[project]"
+
+    @property
     def folder(self) -> Path:
         """The folder of the package on this host."""
         return self.file.parent

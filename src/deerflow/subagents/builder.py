@@ -12,11 +12,13 @@ from langgraph.store.base import BaseStore
 
 from deerflow.agents import AgentCache, Middleware, build_agent
 from deerflow.agents.first_answer import FirstAnswer
-from deerflow.agents.prompts import join_parts, skills_section
+from deerflow.agents.prompts import join_parts
+from deerflow.agents.skill_offers import SkillOffer, SkillOffers
 from deerflow.domain import RunOptions
 from deerflow.models import ModelFactory
-from deerflow.skills import Skill, Skills
+from deerflow.skills import Skill
 from deerflow.subagents.config import INHERIT, NEVER_FOR_SUBAGENTS, TASK, SubagentConfig, TaskAgent
+from deerflow.tools.skills import FIND_SKILL
 
 logger = logging.getLogger(__name__)
 
@@ -39,23 +41,26 @@ class SubagentBuilder:
 
     models: ModelFactory
     toolkit: SubagentTools
-    skills: Skills
+    skills: SkillOffers
     cache: AgentCache
     checkpointer: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
     extra_tools: Sequence[BaseTool] = ()
     """Offered in addition to those of the toolkit."""
 
-    def agent(self, config: SubagentConfig, options: RunOptions, *, may_delegate: bool = False) -> TaskAgent:
-        """Return the agent of a type for a run with these options."""
-        skills = self._skills(config)
+    def agent(
+        self, config: SubagentConfig, options: RunOptions, *, user: str, may_delegate: bool = False
+    ) -> TaskAgent:
+        """Return the agent of a type for a run of `user` with these options."""
+        can_search = is_allowed(FIND_SKILL, config)
+        skills = self.skills.get(user, names=config.skills, can_search=can_search)
         # Without limits on turns and time: the executor applies them, so the agent does not depend on them.
         definition = (config.name, config.system_prompt, config.tools, config.disallowed_tools)
         nesting = options.max_concurrent_subagents if may_delegate else None
-        key = ("subagent", definition, self._model_key(config, options), skills, nesting)
+        key = ("subagent", definition, self._model_key(config, options), nesting)
         return self.cache.get(
             key,
-            of=[self, *config.extra_tools],
+            of=[self, skills, *config.extra_tools],
             build=lambda: self._build(config, options, skills, may_delegate=may_delegate),
         )
 
@@ -69,7 +74,7 @@ class SubagentBuilder:
         return self.models.create(name, thinking_enabled=thinking_enabled, reasoning_effort=reasoning_effort)
 
     def _build(
-        self, config: SubagentConfig, options: RunOptions, skills: tuple[Skill, ...], *, may_delegate: bool
+        self, config: SubagentConfig, options: RunOptions, skills: SkillOffer, *, may_delegate: bool
     ) -> TaskAgent:
         if config.model != INHERIT and not self._has_own_model(config):
             # Files written for other programs name models that are not configured: use the run's model.
@@ -80,11 +85,13 @@ class SubagentBuilder:
             )
         own_tools = self.toolkit.tools(self.model_name(config, options), may_delegate=may_delegate)
         model = self.model(config, options)
-        prompt = join_parts([config.system_prompt.strip(), skills_section(skills)])
+        prompt = join_parts([config.system_prompt.strip(), skills.section])
         tools = allowed_tools(
-            config, [*own_tools, *self.extra_tools, *config.extra_tools], may_delegate=may_delegate
+            config,
+            [*own_tools, *self.extra_tools, *config.extra_tools, *skills.tools],
+            may_delegate=may_delegate,
         )
-        chain = self.toolkit.middlewares(options, skills=skills, may_delegate=may_delegate)
+        chain = self.toolkit.middlewares(options, skills=skills.skills, may_delegate=may_delegate)
         graph = build_agent(
             model,
             name=config.name,
@@ -108,12 +115,6 @@ class SubagentBuilder:
     def _has_own_model(self, config: SubagentConfig) -> bool:
         return config.model != INHERIT and config.model in self.models.names
 
-    def _skills(self, config: SubagentConfig) -> tuple[Skill, ...]:
-        enabled = self.skills.enabled()
-        if config.skills is None:
-            return enabled
-        return tuple(skill for skill in enabled if skill.name in config.skills)
-
 
 def allowed_tools(
     config: SubagentConfig, tools: Sequence[BaseTool], *, may_delegate: bool = False
@@ -122,8 +123,9 @@ def allowed_tools(
     denied = NEVER_FOR_SUBAGENTS | set(config.disallowed_tools) | (set() if may_delegate else {TASK})
     if "bash" in denied:  # Python code could run any command
         denied |= {"python"}
-    return [
-        tool
-        for tool in tools
-        if (config.tools is None or tool.name in config.tools) and tool.name not in denied
-    ]
+    return [tool for tool in tools if is_allowed(tool.name, config) and tool.name not in denied]
+
+
+def is_allowed(tool: str, config: SubagentConfig) -> bool:
+    """Return whether a type may use a tool, by its allow-list and its deny-list."""
+    return (config.tools is None or tool in config.tools) and tool not in config.disallowed_tools

@@ -97,7 +97,9 @@ class TaskFactory:
         return TaskSpec(
             config=config,
             model_name=self.builder.model_name(config, context.options),
-            agent=self.builder.agent(config, context.options, may_delegate=may_delegate),
+            agent=self.builder.agent(
+                config, context.options, user=context.user_id, may_delegate=may_delegate
+            ),
             context=context,
             model=lambda: self.builder.model(config, context.options),
             close_models=self.builder.models.aclose,

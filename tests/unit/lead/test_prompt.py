@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deerflow.agents.prompts import skills_section
 from deerflow.config import SubagentsSettings
 from deerflow.lead.prompt import lead_prompt
 from deerflow.skills import Skill
@@ -36,7 +37,7 @@ def test_the_plain_prompt_is_as_agreed_and_short() -> None:
 
 
 def test_the_prompt_with_skills_and_sub_agents_is_as_agreed() -> None:
-    prompt = lead_prompt(skills=SKILLS, subagents=SUBAGENTS, subagent_limit=3)
+    prompt = lead_prompt(skills=skills_section(SKILLS), subagents=SUBAGENTS, subagent_limit=3)
 
     assert matches_snapshot("lead_prompt_with_subagents.md", prompt)
 
@@ -59,7 +60,7 @@ def test_every_part_names_the_same_limit(limit: int) -> None:
 
 
 def test_without_sub_agents_nothing_speaks_of_them() -> None:
-    prompt = lead_prompt(skills=SKILLS)
+    prompt = lead_prompt(skills=skills_section(SKILLS))
 
     assert "task call" not in prompt
     assert "ub-agent" not in prompt
@@ -67,13 +68,16 @@ def test_without_sub_agents_nothing_speaks_of_them() -> None:
 
 def test_nothing_in_the_prompt_changes_with_time() -> None:
     assert (
-        re.search(r"\b20\d\d\b|\d\d:\d\d", lead_prompt(skills=SKILLS, subagents=SUBAGENTS, subagent_limit=3))
+        re.search(
+            r"\b20\d\d\b|\d\d:\d\d",
+            lead_prompt(skills=skills_section(SKILLS), subagents=SUBAGENTS, subagent_limit=3),
+        )
         is None
     )
 
 
 def test_all_sections_are_there_in_order() -> None:
-    prompt = lead_prompt(skills=SKILLS, subagents=SUBAGENTS, subagent_limit=3)
+    prompt = lead_prompt(skills=skills_section(SKILLS), subagents=SUBAGENTS, subagent_limit=3)
 
     assert re.findall(r"^<([a-z_]+)[ >]", prompt, re.MULTILINE) == [
         "role", "thinking_style", "clarification_system", "skills", "subagent_system", "working_directory",

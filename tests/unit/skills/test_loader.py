@@ -142,15 +142,15 @@ def test_a_skill_that_is_taken_away_while_we_look_harms_no_other(
 ) -> None:
     write(tmp_path, "public/good", "name: good\ndescription: Works.")
     gone = write(tmp_path, "public/gone", "name: gone\ndescription: Was there.")
-    lstat = Path.lstat
+    lstat = os.lstat
 
-    def look(path: Path) -> os.stat_result:
+    def look(path: str) -> os.stat_result:
         found = lstat(path)
-        if path == gone:
+        if path == str(gone):
             gone.unlink()
         return found
 
-    monkeypatch.setattr(Path, "lstat", look)
+    monkeypatch.setattr(os, "lstat", look)
 
     assert [skill.name for skill in Skills(tmp_path).all()] == ["good"]
 
@@ -223,5 +223,5 @@ def test_the_prompt_lists_name_description_and_path(tmp_path: Path) -> None:
 
     section = skills_section(Skills(tmp_path).enabled())
 
-    assert "- one: First. (/mnt/skills/public/one/SKILL.md)" in section
+    assert "- one [built-in]: First. (/mnt/skills/public/one/SKILL.md)" in section
     assert skills_section(()) == ""
