@@ -111,7 +111,8 @@ def skill_text(skill: Skill) -> str:
         listed.append(f"- and {len(files) - MAX_RESOURCES} more: list {folder}")
     parts = [body.strip()]
     if listed:
-        parts.append("\n".join(["Its files, to read or run when a step needs them:", *listed]))
+        intro = "Its files, to read with read_file or to run with bash when a step needs them:"
+        parts.append("\n".join([intro, *listed]))
     if skill.allowed_tools is not None:
         parts.append(
             f"While it is active, only these tools may be used: {', '.join(skill.allowed_tools) or 'none'}."
