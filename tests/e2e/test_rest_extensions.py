@@ -227,6 +227,7 @@ async def test_skills_are_listed_and_switched_side_by_side(api: httpx.AsyncClien
         "category": "public",
         "enabled": True,
         "editable": False,
+        "source": "public",
     }
     states = {
         skill["name"]: (skill["enabled"], skill["editable"])

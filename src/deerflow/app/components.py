@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from deerflow.addresses import ALLOW_CIDRS, parse_network
@@ -43,7 +42,8 @@ from deerflow.sandbox import (
     create_sandbox_provider,
     tier_of,
 )
-from deerflow.skills import SkillFolders, Skills, shipped_skills
+from deerflow.skills import SkillFolders, Skills, skill_folders, skills_of
+from deerflow.skills.catalogues import Catalogues, catalogues_of
 from deerflow.skills.secrets import SkillSecrets
 from deerflow.storage import OwnerLock, Storage, open_storage
 from deerflow.subagents import SubagentExecutor
@@ -122,6 +122,7 @@ class Components:
     models: ModelFactory
     skills: Skills
     skill_editors: SkillEditors
+    catalogues: Catalogues
     agents: LeadAgents
     memory_models: ModelFactory | None = None
     """Creates the model used only by memory, if one is configured."""
@@ -165,7 +166,16 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
     resources.skill_mounts.use(skills.folders)
     resources.mcp.use(loaded.extensions.mcp_servers, networks=networks, approval=settings.mcp.tool_approval)
     faults = tuple(await asyncio.to_thread(faults_of, loaded, models))  # it imports configured tools
-    return Components(loaded, models, skills, editors, LeadAgents(dependencies), memory_models, faults)
+    return Components(
+        loaded=loaded,
+        models=models,
+        skills=skills,
+        skill_editors=editors,
+        catalogues=catalogues_of(loaded),
+        agents=LeadAgents(dependencies),
+        memory_models=memory_models,
+        faults=faults,
+    )
 
 
 async def _found_models(loaded: LoadedSettings) -> tuple[ModelSettings, ...]:
@@ -181,26 +191,6 @@ def _memory_models(loaded: LoadedSettings) -> ModelFactory | None:
         return None
     entry = memory_model(own, name="memory", key="memory.backend_config.model")
     return ModelFactory([entry], env=loaded.env)
-
-
-def skills_of(loaded: LoadedSettings, paths: Paths) -> Skills:
-    """Return the skills that the settings name; `paths` has the users' folders."""
-    disabled = [name for name, skill in loaded.extensions.skills.items() if not skill.enabled]
-    return Skills(skill_folders(loaded, paths), disabled=disabled)
-
-
-def skill_folders(loaded: LoadedSettings, paths: Paths) -> SkillFolders:
-    """Return the folders of skills that the settings name; `paths` has the users' folders."""
-    settings = loaded.settings.skills
-    is_named = settings.path or loaded.env.get("DEER_FLOW_SKILLS_PATH")
-    return SkillFolders(
-        loaded.skills_root,
-        container_path=settings.container_path,
-        users=paths.skills,
-        paths=tuple(loaded.project_root / Path(path).expanduser() for path in settings.paths),
-        projects=tuple(loaded.project_root / Path(path).expanduser() for path in settings.trusted_projects),
-        shipped=None if is_named else shipped_skills(),
-    )
 
 
 class SkillFolderMounts:

@@ -22,8 +22,9 @@ from deerflow.runtime.interrupts import QuestionTimeouts
 from deerflow.runtime.run_control import TaskCancelRequests
 from deerflow.runtime.threads import Threads
 from deerflow.runtime.webhooks import Webhooks
-from deerflow.skills import Skills
+from deerflow.skills import Skill, Skills
 from deerflow.skills.editor import SkillEditor
+from deerflow.skills.library import SkillLibrary, enabling
 from deerflow.storage import OwnerLock
 
 logger = logging.getLogger(__name__)
@@ -140,6 +141,18 @@ class DeerFlow:
     def skill_editor(self, user_id: str) -> SkillEditor:
         """Return what a user changes custom skills with."""
         return self._components.now.skill_editors.of(user_id)
+
+    def skill_library(self, user_id: str) -> SkillLibrary:
+        """Return what can be done with a user's skills."""
+        now = self._components.now
+        return SkillLibrary(now.skills, now.skill_editors.of(user_id), now.catalogues, user=user_id)
+
+    async def enable_skill(self, name: str, user_id: str, *, is_enabled: bool) -> Skill:
+        """Switch a skill on or off for runs that start afterwards."""
+        skill = await asyncio.to_thread(self.skill_library(user_id).find, name)
+        await self.edit_extensions(enabling(name, is_enabled=is_enabled))
+        await asyncio.to_thread(self.skill_library(user_id).check_state, skill, is_enabled=is_enabled)
+        return skill
 
     def folders(self, user_id: str, thread_id: str) -> ThreadFolders:
         return self.paths.thread(user_id, thread_id)

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from deerflow.app.components import SkillFolderMounts, skill_folders, skills_of
+from deerflow.app.components import SkillFolderMounts
 from deerflow.app.configured import faults_of
 from deerflow.config import LoadedSettings, SettingsSource
 from deerflow.config.effect import Fault
@@ -32,6 +32,7 @@ from deerflow.observability.logs import Redactor
 from deerflow.observability.telemetry import audience_of
 from deerflow.plugins import broken_plugins
 from deerflow.sandbox import choose_users_root, create_sandbox_provider, tier_of
+from deerflow.skills import skill_folders, skills_of
 from deerflow.storage import Storage, open_storage
 
 _ROOM_BYTES = 500 * 1024 * 1024

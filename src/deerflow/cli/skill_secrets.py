@@ -7,11 +7,10 @@ from typing import Literal
 
 import orjson
 
-from deerflow.app.components import skills_of
 from deerflow.config import SettingsSource
 from deerflow.domain import DEFAULT_USER
 from deerflow.errors import NotFoundError
-from deerflow.skills import Skill
+from deerflow.skills import Skill, skills_of
 from deerflow.skills.secrets import SkillSecrets, secrets_out
 
 

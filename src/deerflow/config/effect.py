@@ -30,7 +30,6 @@ WAITING = {
     "dedupe_storage": "channels",
     "skill_evolution": "skills",
     "skill_scan": "skills",
-    "skills.catalogues": "skills",
 }
 """Settings without effect yet, with the feature that will read them; remove a name when code reads it."""
 

@@ -35,6 +35,7 @@ from deerflow.gateway.routers import (
     messages,
     not_built,
     protocol,
+    published_skills,
     run_events,
     run_queries,
     runs,
@@ -48,6 +49,7 @@ from deerflow.gateway.routers import (
     threads,
     usage,
 )
+from deerflow.skills.archive import MAX_ARCHIVE_BYTES
 
 PREFIXES = ("/api", "/api/langgraph")
 """LangGraph's clients use the second, for which DeerFlow 2 needed a proxy."""
@@ -55,6 +57,7 @@ _MOST_BYTES = 20 * 1024 * 1024
 _FORM_BYTES = 1024 * 1024
 _MOST_VALUES = 100_000
 _UPLOADS = re.compile(r"/api(?:/langgraph)?/threads/[^/]+/uploads/?")
+_ARCHIVES = re.compile(r"/api(?:/langgraph)?/skills/install/?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ def _add_routes(app: FastAPI) -> None:
     app.include_router(runs.router, prefix=PREFIXES[1], include_in_schema=False)
     app.include_router(about.root_router)
     app.include_router(about.metrics_router, include_in_schema=False)
+    app.include_router(published_skills.router)
     api = APIRouter()
     for router in (
         about.router,
@@ -175,6 +179,8 @@ def _add_middlewares(app: FastAPI, options: GatewayOptions) -> None:
         if method == "POST" and _UPLOADS.fullmatch(path):
             deerflow: DeerFlow = app.state.deerflow
             return Bound(deerflow.settings.uploads.max_total_size + _FORM_BYTES, _MOST_VALUES)
+        if method == "POST" and _ARCHIVES.fullmatch(path):
+            return Bound(MAX_ARCHIVE_BYTES + _FORM_BYTES, _MOST_VALUES, archive_types=skills.ARCHIVE_TYPES)
         return Bound(_MOST_BYTES, _MOST_VALUES)
 
     app.add_middleware(BodyLimit, bound=bound)

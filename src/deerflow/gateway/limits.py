@@ -5,7 +5,7 @@ hold a million keys, which would block the event loop for seconds. So the values
 it arrives, before it is parsed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fastapi import HTTPException
@@ -28,6 +28,8 @@ class Bound:
     most_values: int
     """Members of arrays and objects in a JSON body."""
     most_depth: int = 100
+    archive_types: Sequence[str] = ()
+    """Media types of bodies that the route does not parse as JSON."""
 
 
 class BodyLimit:
@@ -52,7 +54,7 @@ class BodyLimit:
             await _drain(receive)
             await _answer(_TOO_LARGE, _too_large(bound))(scope, receive, send)
             return
-        counter = _Counter(receive, send, bound, is_form=_is_form(headers))
+        counter = _Counter(receive, send, bound, is_json=not _is_opaque(headers, bound))
         try:
             await self._app(scope, counter.receive, counter.send)
         except _BodyRefusedError as error:
@@ -68,10 +70,10 @@ class _BodyRefusedError(HTTPException):
 
 
 class _Counter:
-    def __init__(self, receive: Receive, send: Send, bound: Bound, *, is_form: bool) -> None:
+    def __init__(self, receive: Receive, send: Send, bound: Bound, *, is_json: bool) -> None:
         self._receive, self._send, self._bound = receive, send, bound
         self._seen = 0
-        self._values = None if is_form else JsonCounter()
+        self._values = JsonCounter() if is_json else None
         self.has_answered = False
 
     async def receive(self) -> Message:
@@ -105,9 +107,10 @@ class _Counter:
         await self._send(message)
 
 
-def _is_form(headers: Headers) -> bool:
-    """Return whether a body is a multipart form, which is not parsed as JSON."""
-    return headers.get("content-type", "").lower().startswith("multipart/form-data")
+def _is_opaque(headers: Headers, bound: Bound) -> bool:
+    """Return whether a body is a multipart form or an archive, which is not parsed as JSON."""
+    kind = headers.get("content-type", "").lower()
+    return kind.startswith(("multipart/form-data", *bound.archive_types))
 
 
 def _is_wide(body: bytes) -> bool:

@@ -2,8 +2,8 @@
 
 from deerflow.skills.archive import SUFFIX as SKILL_SUFFIX
 from deerflow.skills.archive import read_member
-from deerflow.skills.install import install_skill
-from deerflow.skills.loader import SkillFolders, Skills, SkillSource, shipped_skills
+from deerflow.skills.install import Installation, InstallOptions, SkillInstaller
+from deerflow.skills.loader import SkillFolders, Skills, SkillSource, shipped_skills, skill_folders, skills_of
 from deerflow.skills.read import read_skill
 from deerflow.skills.scan import ScanFinding
 from deerflow.skills.skill import SKILL_FILE, RequiredSecret, Skill, SkillProblem, package_digest
@@ -21,20 +21,24 @@ __all__ = [
     "SKILL_SUFFIX",
     "CustomSkills",
     "FileContent",
+    "InstallOptions",
+    "Installation",
     "RequiredSecret",
     "ScanFinding",
     "Skill",
     "SkillChange",
     "SkillFolders",
+    "SkillInstaller",
     "SkillProblem",
     "SkillSource",
     "Skills",
     "Version",
     "custom_skills_of",
-    "install_skill",
     "package_digest",
     "read_member",
     "read_package",
     "read_skill",
     "shipped_skills",
+    "skill_folders",
+    "skills_of",
 ]

@@ -22,10 +22,10 @@ from urllib.parse import urljoin, urlsplit
 from typing_extensions import override
 
 from deerflow.addresses import Network
-from deerflow.config import CatalogueSettings
+from deerflow.config import CatalogueSettings, LoadedSettings
 from deerflow.config.secrets import masked_address
 from deerflow.errors import ConflictError, DeerFlowError, InvalidInputError, NotFoundError
-from deerflow.guarded_http import fetch
+from deerflow.guarded_http import allowed_networks, fetch
 from deerflow.retrieval import rank_in_thread
 from deerflow.skills.archive import MAX_ARCHIVE_BYTES, SUFFIX, read_member, unpack
 from deerflow.skills.git_tree import GitFile, GitTree, opened_tree
@@ -192,6 +192,13 @@ class Catalogues:
             return CatalogueListing((), (CatalogueProblem(catalogue.location, str(error)),))
         self._cached[catalogue.location] = (self._clock(), listing)
         return listing
+
+
+def catalogues_of(loaded: LoadedSettings) -> Catalogues:
+    """Return the catalogues that the settings name."""
+    settings = loaded.settings
+    allowed = allowed_networks(settings.runs.webhook_allow_cidrs)
+    return Catalogues(settings.skills.catalogues, base=loaded.project_root, allowed=allowed)
 
 
 def _catalogue(settings: CatalogueSettings, base: Path, allowed: Sequence[Network]) -> Catalogue:

@@ -37,13 +37,13 @@ class SkillEditor:
         """Write a new skill; a person approved it."""
         if name in await asyncio.to_thread(self.skills.names):
             raise ConflictError(f"there is a custom skill '{name}' already; patch or edit it")
-        checks = await self._reviewed(name, package, {})
+        checks = await self.review(name, package, {})
         return await self._written(self.skills.write, name, package, replace(change, checks=checks))
 
     async def edit(self, name: str, package: Package, change: SkillChange, *, is_approved: bool) -> Version:
         """Change a skill: a version if a person approved it, otherwise a draft (its number is 0)."""
         base = await asyncio.to_thread(self.skills.read, name)
-        checks = await self._reviewed(name, package, base)
+        checks = await self.review(name, package, base)
         change = replace(change, checks={**change.checks, **checks})
         if is_approved:
             return await self._written(self.skills.write, name, package, change)
@@ -70,7 +70,8 @@ class SkillEditor:
         draft = self.skills.read_draft(name)
         return self.skills.read(name) if draft is None else self.skills.files_of(name, draft)
 
-    async def _reviewed(self, name: str, package: Package, base: Package) -> Mapping[str, Any]:
+    async def review(self, name: str, package: Package, base: Package) -> Mapping[str, Any]:
+        """Let the model review a change; return its result for `SkillChange.checks`."""
         if self._reviewer is None:
             return {}
         review = await self._reviewer.check(name, package, base)

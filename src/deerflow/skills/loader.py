@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from deerflow.config import LoadedSettings, Paths
 from deerflow.domain import DEFAULT_USER
 from deerflow.skills.read import MAX_FILE_BYTES, read_skill
 from deerflow.skills.skill import SKILL_FILE, Skill, SkillProblem
@@ -327,3 +328,23 @@ def _folders_in(folder: str) -> tuple[list[str], list[_Found]]:
         elif entry.name.lower() == SKILL_FILE.lower():
             problems.append(_Found(entry.path, reason=f"its name must be {SKILL_FILE}"))
     return folders, problems
+
+
+def skills_of(loaded: LoadedSettings, paths: Paths) -> Skills:
+    """Return the skills that the settings name; `paths` has the users' folders."""
+    disabled = [name for name, skill in loaded.extensions.skills.items() if not skill.enabled]
+    return Skills(skill_folders(loaded, paths), disabled=disabled)
+
+
+def skill_folders(loaded: LoadedSettings, paths: Paths) -> SkillFolders:
+    """Return the folders of skills that the settings name; `paths` has the users' folders."""
+    settings = loaded.settings.skills
+    is_named = settings.path or loaded.env.get("DEER_FLOW_SKILLS_PATH")
+    return SkillFolders(
+        loaded.skills_root,
+        container_path=settings.container_path,
+        users=paths.skills,
+        paths=tuple(loaded.project_root / Path(path).expanduser() for path in settings.paths),
+        projects=tuple(loaded.project_root / Path(path).expanduser() for path in settings.trusted_projects),
+        shipped=None if is_named else shipped_skills(),
+    )

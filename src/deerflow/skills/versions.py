@@ -90,6 +90,8 @@ class Version:
     checks: Mapping[str, Any] = field(default_factory=dict)
     """Results of the review by a model and of the skill's own cases."""
     files: Mapping[str, StoredFile] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """For an installed package: where it is from, and the digests of its files there."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False, indent=1)
@@ -111,6 +113,7 @@ class SkillChange:
     run_id: str | None = None
     action: Action = "write"
     checks: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
 
 class CustomSkills:
@@ -172,16 +175,31 @@ class CustomSkills:
             for path, stored in version.files.items()
         }
 
-    def write(self, name: str, source: Package | Path, change: SkillChange) -> Version:
+    def write(
+        self, name: str, source: Package | Path, change: SkillChange, *, expected: str | None = None
+    ) -> Version:
         """Create or replace a skill with files, or with the contents of a folder; a draft of it is dropped.
 
         Raise `SkillBlockedError` if a rule of the scan blocks it; nothing changes then.
+
+        Args:
+            expected: Digest of the package to replace, empty if there must be none; for any other raise
+                `ConflictError`.
         """
         package = read_package(source) if isinstance(source, Path) else dict(source)
         _check_package(package)
         with self._locked(name):
             self._recover(name)
+            if expected is not None and expected != self._digest_in_use(name):
+                raise ConflictError(f"the skill '{name}' was changed at the same time; try again")
             return self._write(name, package, change)
+
+    def check(self, name: str, folder: Path) -> tuple[ScanFinding, ...]:
+        """Return what the scan finds in a folder; raise `SkillBlockedError` if a rule blocks it."""
+        findings = scan(folder) if self._is_scanning else []
+        if blocked := blocking(findings):
+            raise SkillBlockedError(name, [each.rule_id for each in blocked], [str(each) for each in blocked])
+        return tuple(findings)
 
     def delete(self, name: str, change: SkillChange) -> Version:
         """Delete a skill; its versions stay, and `rollback` restores one."""
@@ -284,6 +302,10 @@ class CustomSkills:
                 raise NotFoundError("draft of the skill", name[:80])
             (self._records(name) / "draft.json").unlink(missing_ok=True)
 
+    def _digest_in_use(self, name: str) -> str:
+        target = self._target(name)
+        return package_digest_of(read_package(target)) if target.exists() else ""
+
     def _numbered(self, name: str, number: int) -> Version:
         draft = [found] if (found := self.read_draft(name)) is not None else []
         known = {version.number: version for version in (*draft, *self.history(name))}
@@ -331,12 +353,7 @@ class CustomSkills:
         try:
             write_package(staged, package)
             _check_skill(name, staged)
-            findings = scan(staged) if self._is_scanning else []
-            if blocked := blocking(findings):
-                raise SkillBlockedError(
-                    name, [each.rule_id for each in blocked], [str(each) for each in blocked]
-                )
-            yield staged, tuple(findings)
+            yield staged, self.check(name, staged)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
 
@@ -370,8 +387,7 @@ class CustomSkills:
             if not target.exists() and version.base and version.files:  # between two renames
                 write_package(self.root / _STAGING / name, self.files_of(name, version))
                 (self.root / _STAGING / name).rename(target)
-            digest = package_digest_of(read_package(target)) if target.exists() else ""
-            if digest == version.digest:
+            if self._digest_in_use(name) == version.digest:
                 self._finish(name, pending)
             else:
                 pending.unlink()
@@ -455,6 +471,14 @@ def package_digest_of(package: Package) -> str:
     return digest.hexdigest()
 
 
+def stored_files(package: Package) -> dict[str, StoredFile]:
+    """Return the digests of a package's files by path."""
+    return {
+        path: StoredFile(hashlib.sha256(each.content).hexdigest(), len(each.content), each.is_executable)
+        for path, each in package.items()
+    }
+
+
 def diff_packages(old: Package, new: Package) -> str:
     """Return the differences of two packages as a unified diff; binary files are only named."""
     lines: list[str] = []
@@ -524,10 +548,8 @@ def _version(
         base=base,
         findings=tuple(findings),
         checks=change.checks,
-        files={
-            path: StoredFile(hashlib.sha256(each.content).hexdigest(), len(each.content), each.is_executable)
-            for path, each in package.items()
-        },
+        origin=change.origin,
+        files=stored_files(package),
     )
 
 

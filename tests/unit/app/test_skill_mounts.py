@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from support.project import Project
 
-from deerflow.app.components import SkillFolderMounts, skill_folders
+from deerflow.app.components import SkillFolderMounts
 from deerflow.domain import DEFAULT_USER
 from deerflow.errors import ConfigError
-from deerflow.skills import SkillFolders, shipped_skills
+from deerflow.skills import SkillFolders, shipped_skills, skill_folders
 
 
 def test_a_sandbox_sees_what_exists_of_its_users_folders(tmp_path: Path) -> None:

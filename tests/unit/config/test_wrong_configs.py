@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from support.project import Project
 
-from deerflow.app.components import SkillFolderMounts, skill_folders
+from deerflow.app.components import SkillFolderMounts
 from deerflow.app.configured import faults_of
 from deerflow.errors import ConfigError
 from deerflow.models import ModelFactory
 from deerflow.sandbox import create_sandbox_provider
+from deerflow.skills import skill_folders
 from deerflow.storage import open_storage
 
 SECRET = "sk-live-0123456789"

@@ -12,7 +12,6 @@ from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
-from deerflow.gateway.routers.skills import _find, _skill_out, _skills
 from deerflow.skills import SKILL_FILE, FileContent, SkillChange, Version, read_package
 from deerflow.skills.editor import SkillEditor
 
@@ -39,8 +38,9 @@ class SkillRollback(BaseModel):
 @router.get("", **answers("SkillNames"))
 async def list_custom_skills(user: CurrentUser, deerflow: CurrentApp) -> Response:
     """List the caller's own skills, sorted by name."""
-    found = [skill for skill in await _skills(deerflow, user) if skill.is_editable]
-    return json_response({"skills": [_skill_out(deerflow, skill) for skill in found]})
+    library = deerflow.skill_library(user)
+    found = [skill for skill in await asyncio.to_thread(library.all) if skill.is_editable]
+    return json_response({"skills": [library.view(skill) for skill in found]})
 
 
 @router.get("/{name}", **answers("CustomSkill", 404))
@@ -75,7 +75,7 @@ async def delete_custom_skill(name: str, user: CurrentUser, deerflow: CurrentApp
 @router.post("/{name}/copy", **answers("CustomSkill", 404, 409, own_errors=_BLOCKED))
 async def copy_skill(name: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Copy a shipped skill to the caller's own, which can be edited and is used instead of it."""
-    skill = await _find(deerflow, name, user)
+    skill = await asyncio.to_thread(deerflow.skill_library(user).find, name)
     editor = deerflow.skill_editor(user)
     package = await asyncio.to_thread(read_package, skill.folder)
     await editor.create(name, package, SkillChange(user, f"copied from {skill.source}"))
@@ -146,7 +146,8 @@ async def _editor(deerflow: DeerFlow, name: str, user: str) -> SkillEditor:
     try:
         await asyncio.to_thread(editor.skills.folder, name)
     except NotFoundError:
-        shipped = next((skill for skill in await _skills(deerflow, user) if skill.name == name), None)
+        known = await asyncio.to_thread(deerflow.skill_library(user).all)
+        shipped = next((skill for skill in known if skill.name == name), None)
         if shipped is None:
             raise
         raise InvalidInputError(
@@ -159,12 +160,13 @@ async def _editor(deerflow: DeerFlow, name: str, user: str) -> SkillEditor:
 async def _skill_with_content(deerflow: DeerFlow, name: str, user: str) -> dict[str, Any]:
     editor = deerflow.skill_editor(user)
     await asyncio.to_thread(editor.skills.folder, name)  # 404 for skills that are not the caller's own
-    skill = await _find(deerflow, name, user)
+    library = deerflow.skill_library(user)
+    skill = await asyncio.to_thread(library.find, name)
     package = await asyncio.to_thread(editor.skills.read, name)
     current = await asyncio.to_thread(editor.skills.current, name)
     draft = await asyncio.to_thread(editor.skills.read_draft, name)
     return {
-        **_skill_out(deerflow, skill),
+        **library.view(skill),
         "content": package[SKILL_FILE].content.decode(errors="replace"),
         "files": list(package),
         "version": None if current is None else current.number,
