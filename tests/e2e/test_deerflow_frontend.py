@@ -584,7 +584,7 @@ OTHERS = (
         Call("GET", path)
         for path in ("/ok", "/info", "/models/scripted", "/teams/roles", "/skills/tidy-notes")
     ),
-    *(Call("GET", f"/memory/{part}") for part in ("config", "status")),
+    *(Call("GET", f"/memory/{part}") for part in ("config", "status", "recall?query=tea")),
     *(Call("POST", path) for path in ("/memory/reload", "/mcp/cache/reset", "/skills/reload")),
     Call("GET", "/skills/search?q=notes"),
     Call("GET", "/skills/tidy-notes/export", None, via="text"),

@@ -131,7 +131,7 @@ async def test_an_export_can_be_imported_and_takes_the_place_of_all(api: httpx.A
     [
         ({"facts": [{"content": "no id"}]}, 422),
         ({"facts": [{"id": "../x", "content": "x"}]}, 422),
-        ({"facts": [{"id": "a", "content": "x"}] * 501}, 422),
+        ({"facts": [{"id": "a", "content": "x"}] * 20_001}, 422),
         ({"facts": [{"id": f"a{n}", "content": f"x{n}"} for n in range(11)]}, 400),
         ({"facts": [{"id": "a", "content": "x"}, {"id": "a", "content": "y"}]}, 400),
         ({"facts": [{"id": "a", "content": ""}], "user": 3}, 422),
@@ -191,3 +191,43 @@ async def test_the_routes_are_under_langgraphs_prefix_too(api: httpx.AsyncClient
     await add(api, "Likes tea.")
 
     assert len((await api.get("/langgraph/memory")).json()["facts"]) == 1
+
+
+async def test_what_is_recalled_for_a_question_is_shown_with_score_source_and_date(
+    api: httpx.AsyncClient,
+) -> None:
+    await add(api, "Has a dog called Bruno.", confidence=0.9)
+    await add(api, "Lives in Bergen.")
+
+    found = (await api.get("/memory/recall", params={"query": "What is my dog called?"})).json()
+    other = (await api.get("/memory/recall", params={"query": "dog", "agent_name": "cook"})).json()
+    chat = (await api.get("/memory/recall", params={"query": "Hello, how are you?"})).json()
+
+    (item,) = found["items"]
+    assert found["query"] == "What is my dog called?"
+    assert (item["kind"], item["content"], item["source"]) == ("fact", "Has a dog called Bruno.", "manual")
+    assert 0 < item["score"] <= 1
+    assert item["createdAt"].endswith("Z")
+    assert (other["items"], chat["items"]) == ([], [])
+    assert (await api.get("/memory/recall")).status_code == 422
+    assert (await api.get("/memory/recall", params={"query": "x", "limit": 0})).status_code == 422
+
+
+async def test_what_a_newer_fact_replaced_is_exported_and_imported(api: httpx.AsyncClient) -> None:
+    old = {
+        "id": "f0",
+        "content": "Lives in Bergen.",
+        "validUntil": "2026-01-01T00:00:00Z",
+        "replacedBy": "f1",
+    }
+    file = {"facts": [{"id": "f1", "content": "Lives in Oslo."}], "replacedFacts": [old]}
+
+    imported = (await api.post("/memory/import", json=file)).json()
+
+    assert [(one["content"], one["replacedBy"]) for one in imported["replacedFacts"]] == [
+        ("Lives in Bergen.", "f1")
+    ]
+    assert (await api.get("/memory/export")).json() == imported
+    found = (await api.get("/memory/recall", params={"query": "Bergen"})).json()
+    assert found["items"] == []
+    assert "replacedFacts" not in (await api.delete("/memory/facts/f1")).json()

@@ -19,6 +19,7 @@ from deerflow.config import Paths, Settings
 from deerflow.domain import RunRecord, RunRequest, ThreadFolders
 from deerflow.memory import MemoryService
 from deerflow.observability.watch import Watch
+from deerflow.retrieval import Index
 from deerflow.runtime import RunManager, RunSetup, StreamBridge, ThreadStates, Worker
 from deerflow.runtime.graph_stream import Graph
 from deerflow.runtime.threads import Threads
@@ -107,7 +108,7 @@ async def open_run_manager(
         bridge=bridge,
         states=states,
         side_usage=SideUsage(storage.store),
-        memories=MemoryService(storage.store, redact=watch.redact),
+        memories=MemoryService(storage.store, Index(storage.passages, None), redact=watch.redact),
         titles=lambda: preparer.settings.title,
     )
     manager = RunManager(

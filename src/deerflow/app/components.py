@@ -108,7 +108,7 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
             custom_agents=CustomAgents(paths),
             mcp=mcp,
             index=index,
-            memories=MemoryService(storage.store, redact=watch.redact, settings=settings.memory),
+            memories=MemoryService(storage.store, index, redact=watch.redact, settings=settings.memory),
             skill_secrets=SkillSecrets(paths.home),
             side_usage=SideUsage(storage.store),
         )

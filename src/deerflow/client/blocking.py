@@ -119,6 +119,10 @@ class DeerFlowClient:
         """Return the memory of the user, or of one of the user's agents."""
         return self._do(lambda client: client.memory(agent_name=agent_name))
 
+    def recall(self, query: str, *, agent_name: str | None = None) -> list[dict[str, Any]]:
+        """Return what of the memory matters for a question, best first, with scores and sources."""
+        return self._do(lambda client: client.recall(query, agent_name=agent_name))
+
     def remember(self, content: str, **options: Any) -> dict[str, Any]:
         """Add a fact to memory and return it; options are `category`, `confidence` and `agent_name`."""
         return self._do(lambda client: client.remember(content, **options))

@@ -164,6 +164,11 @@ class AsyncDeerFlowClient:
         """Return the memory of the user, or of one of the user's agents."""
         return (await self.deerflow.memories.read(self._scope(agent_name))).to_dict()
 
+    async def recall(self, query: str, *, agent_name: str | None = None) -> list[dict[str, Any]]:
+        """Return what of the memory matters for a question, best first, with scores and sources."""
+        items = await self.deerflow.memories.recall(self._scope(agent_name), query)
+        return [item.to_dict() for item in items]
+
     async def remember(
         self,
         content: str,

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from deerflow.config.section import OpenSection, Section, section
 
 NOOP = "noop"
+MAX_FACTS = 20_000
 _REMOVED_KEYS = {
     *("storage_path", "storage_class", "strict_user_scope", "manifest_filename", "file_lock_timeout_seconds"),
     *("retrieval_adapter", "fact_eviction_policy", "fact_eviction_shadow_enabled", "watermark_max_keys"),
@@ -39,7 +40,13 @@ class MemoryBackendSettings(Section):
         None, description="Model of `models:` that extracts facts. Absent: the run's model."
     )
     model: MemoryModelSettings | None = Field(None, description="Extracting model outside of `models:`.")
-    max_facts: int = Field(100, ge=10, le=500, description="Maximum number of facts per user.")
+    max_facts: int = Field(
+        100,
+        ge=10,
+        le=MAX_FACTS,
+        description="Maximum number of facts per user. Facts are recalled by relevance, so that many of them "
+        "do not fill the prompt.",
+    )
     fact_confidence_threshold: float = Field(
         0.7, ge=0, le=1, description="Minimum confidence of a fact that is stored."
     )

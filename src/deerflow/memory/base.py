@@ -43,10 +43,14 @@ class Fact:
     created_at: str = ""
     source: str = "unknown"
     """The thread in which it was said, or `manual`."""
+    valid_until: str = ""
+    """When a newer fact replaced it; empty while it is valid."""
+    replaced_by: str = ""
+    """Id of that fact."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fact as clients see it."""
-        return {
+        data: dict[str, Any] = {
             "id": self.id,
             "content": self.content,
             "category": self.category,
@@ -54,6 +58,9 @@ class Fact:
             "createdAt": self.created_at,
             "source": self.source,
         }
+        if self.valid_until:
+            data |= {"validUntil": self.valid_until, "replacedBy": self.replaced_by}
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,8 @@ class Memory:
     last_updated: str = ""
     cleared_at: str = ""
     """When the user cleared the memory; earlier messages are no longer learned from."""
+    replaced: tuple[Fact, ...] = ()
+    """Facts that newer ones contradicted, oldest first; they are never recalled."""
 
     @property
     def is_empty(self) -> bool:
@@ -98,15 +107,16 @@ class Memory:
             "user": {name: self.section(name).to_dict() for name in USER_SECTIONS},
             "history": {name: self.section(name).to_dict() for name in HISTORY_SECTIONS},
             "facts": [fact.to_dict() for fact in self.facts],
+            **({"replacedFacts": [fact.to_dict() for fact in self.replaced]} if self.replaced else {}),
         }
 
 
 def memory_of(data: Mapping[str, Any]) -> Memory:
     """Return the memory that `to_dict` encoded; malformed parts are ignored."""
-    facts = data.get("facts")
     return Memory(
         sections=dict(_sections(data)),
-        facts=tuple(map(_fact, filter(_is_fact, facts if isinstance(facts, list) else ()))),
+        facts=_facts(data.get("facts")),
+        replaced=_facts(data.get("replacedFacts")),
         revision=int(data.get("revision") or 0),
         last_updated=str(data.get("lastUpdated") or ""),
         cleared_at=str(data.get("clearedAt") or ""),
@@ -142,6 +152,10 @@ def _sections(data: Mapping[str, Any]) -> Iterator[tuple[str, MemorySection]]:
                 yield name, MemorySection(str(entry["summary"]), str(entry.get("updatedAt") or ""))
 
 
+def _facts(entries: object) -> tuple[Fact, ...]:
+    return tuple(map(_fact, filter(_is_fact, entries if isinstance(entries, list) else ())))
+
+
 def _is_fact(entry: object) -> bool:
     return isinstance(entry, Mapping) and bool(entry.get("id")) and bool(entry.get("content"))
 
@@ -154,6 +168,8 @@ def _fact(entry: Mapping[str, Any]) -> Fact:
         confidence=float(entry.get("confidence", DEFAULT_CONFIDENCE)),
         created_at=str(entry.get("createdAt") or ""),
         source=str(entry.get("source") or "unknown"),
+        valid_until=str(entry.get("validUntil") or ""),
+        replaced_by=str(entry.get("replacedBy") or ""),
     )
 
 

@@ -1,12 +1,15 @@
 """Pure functions that change a memory."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from deerflow.errors import ConflictError, NotFoundError
-from deerflow.memory.base import Fact, Memory, MemorySection
+from deerflow.memory.base import Fact, Memory, MemorySection, new_fact_id
+from deerflow.memory.similarity import says_the_same
 
+MAX_REPLACED = 200
+"""How many facts that newer ones replaced are kept."""
 _PLAIN = re.compile(r"[\W_]+")
 
 
@@ -49,9 +52,13 @@ def with_changed_fact(memory: Memory, fact: Fact) -> Memory:
 
 
 def without_fact(memory: Memory, fact_id: str) -> Memory:
-    """Return the memory without a fact."""
+    """Return the memory without a fact and what it had replaced."""
     find_fact(memory, fact_id)
-    return replace(memory, facts=tuple(fact for fact in memory.facts if fact.id != fact_id))
+    return replace(
+        memory,
+        facts=tuple(fact for fact in memory.facts if fact.id != fact_id),
+        replaced=_without_versions(memory.replaced, {fact_id}),
+    )
 
 
 def find_fact(memory: Memory, fact_id: str) -> Fact:
@@ -75,17 +82,37 @@ def apply_update(
     facts = [changed.get(fact.id, fact) for fact in memory.facts if fact.id not in update.removed]
     for fact in update.new:
         facts = _joined(facts, fact)
+    older = _without_versions(memory.replaced, update.removed)
     return replace(
         memory,
+        replaced=(*older, *_versions(memory.facts, changed))[-MAX_REPLACED:],
         facts=tuple(_most_certain(_each_once(facts), max_facts, frozenset(keeps))),
         sections={**memory.sections, **dict(update.sections)},
     )
 
 
+def _versions(facts: Iterable[Fact], changed: Mapping[str, Fact]) -> list[Fact]:
+    """Return what changed facts said before, with the end of its validity."""
+    return [
+        replace(fact, id=new_fact_id(), valid_until=changed[fact.id].created_at, replaced_by=fact.id)
+        for fact in facts
+        if fact.id in changed and not _is_same(fact, changed[fact.id])
+    ]
+
+
+def _without_versions(replaced: Iterable[Fact], ids: Collection[str]) -> tuple[Fact, ...]:
+    """Return replaced facts without the versions of deleted ones: deleted means gone."""
+    return tuple(fact for fact in replaced if fact.replaced_by not in ids)
+
+
+def _is_same(one: Fact, other: Fact) -> bool:
+    is_equal = comparison_key(one.content) == comparison_key(other.content)
+    return is_equal or says_the_same(one.content, other.content)
+
+
 def _joined(facts: list[Fact], new: Fact) -> list[Fact]:
     """Add a fact; a duplicate only raises the confidence of the existing one."""
-    key = comparison_key(new.content)
-    known = [fact for fact in facts if comparison_key(fact.content) == key]
+    known = [fact for fact in facts if _is_same(fact, new)]
     if not known:
         return [*facts, new]
     surer = replace(known[0], confidence=max(known[0].confidence, new.confidence))
@@ -111,7 +138,6 @@ def _most_certain(facts: list[Fact], most: int, keeps: frozenset[str]) -> list[F
 
 
 def _refuse_duplicate(facts: Iterable[Fact], fact: Fact) -> None:
-    key = comparison_key(fact.content)
     for other in facts:
-        if comparison_key(other.content) == key:
+        if _is_same(other, fact):
             raise ConflictError(f"this is remembered already, as {other.id}; change that one instead")

@@ -63,8 +63,9 @@ Answer with one JSON object and nothing else. Leave out what does not change; {{
 }}
 Each quote is copied word for word from what the user said in this conversation; an entry without one is
 dropped. confidence: 0.9 and more when the user said it plainly, 0.7 when it follows, less when it is a guess.
-A summary replaces the old one: keep what is still true, in at most 60 words. removedFacts and changedFacts
-name facts that the user contradicted or asked to forget.
+A summary replaces the old one: keep what is still true, in at most 60 words. changedFacts names facts that
+the user contradicted, with what is true now; removedFacts those that the user asked to forget. Do not repeat
+in other words what is remembered already.
 
 <memory>
 {memory}
@@ -150,7 +151,11 @@ def parse_update(
         ),
         changed=tuple(
             replace(
-                known[entry.id], content=clean(entry.content, MAX_FACT_CHARS), confidence=entry.confidence
+                known[entry.id],
+                content=clean(entry.content, MAX_FACT_CHARS),
+                confidence=entry.confidence,
+                created_at=timestamp(now),
+                source=conversation.thread_id,
             )
             for entry in _entries(data.get("changedFacts"), _ChangedFact)
             if entry.id in known and entry.confidence >= least and holds(entry, entry.content)

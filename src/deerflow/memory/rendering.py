@@ -3,8 +3,8 @@
 Its lines contain text from conversations, so they are escaped: no line can close the block or open a tag.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from deerflow.memory.base import HISTORY_SECTIONS, USER_SECTIONS, Fact, Memory
 
@@ -48,19 +48,47 @@ def block(memory: Memory, budget: Budget, measure: Measure) -> str:
     lines = [
         *_under("User context:", (_section(memory, name) for name in USER_SECTIONS), chosen),
         *_under("History:", (_section(memory, name) for name in HISTORY_SECTIONS), chosen),
-        *_under("Facts:", map(_line, _by_certainty(memory.facts)), chosen),
+        *_under("Facts:", map(_line, memory.facts), chosen),
     ]
     return "\n".join([OPEN, LEAD, *lines, CLOSE])
 
 
-def is_still_valid(noted: str, memory: Memory) -> bool:
-    """Return whether all facts of an older block still exist and none of its summaries was cleared."""
+def without_forgotten(noted: str, memory: Memory) -> str:
+    """Return an older note without the facts that are gone and without summaries that were cleared."""
+    before, found, block_text = noted.partition(OPEN)
+    if not found:
+        return noted
     facts = {_line(fact) for fact in memory.facts}
     empty = tuple(f"- {title}: " for name, title in TITLES.items() if not memory.section(name).summary)
-    return all(
-        line in facts if line.startswith(_FACT) else not line.startswith(empty)
-        for line in noted.splitlines()
-        if line.startswith("- ")
+    lines = [
+        line
+        for line in block_text.splitlines()
+        if not line.startswith("- ")
+        or (line in facts if line.startswith(_FACT) else not line.startswith(empty))
+    ]
+    if not any(line.startswith("- ") for line in lines):
+        return before.rstrip()
+    kept = [
+        line
+        for line, following in zip(lines, [*lines[1:], CLOSE], strict=True)
+        if not line.endswith(":") or line.startswith("- ") or following.startswith("- ")
+    ]
+    return "\n".join([before + OPEN, *kept[1:]])
+
+
+def shown_lines(notes: Iterable[str]) -> frozenset[str]:
+    """Return the lines of facts and summaries that notes have."""
+    return frozenset(line for note in notes for line in note.splitlines() if line.startswith("- "))
+
+
+def without_shown(memory: Memory, shown: Collection[str]) -> Memory:
+    """Return a memory without the facts and summaries whose lines are shown already."""
+    return replace(
+        memory,
+        facts=tuple(fact for fact in memory.facts if _line(fact) not in shown),
+        sections={
+            name: section for name, section in memory.sections.items() if _section(memory, name) not in shown
+        },
     )
 
 
@@ -75,8 +103,8 @@ def upper_bound(text: str) -> int:
 
 
 def _chosen(memory: Memory, budget: Budget, measure: Measure) -> set[str]:
-    """Return the lines that fit: guaranteed facts, then summaries, then facts by confidence."""
-    facts = _by_certainty(memory.facts)
+    """Return the lines that fit: guaranteed facts, then summaries, then facts in their order."""
+    facts = memory.facts
     special = [_line(fact) for fact in facts if fact.category in budget.guaranteed]
     sections = [_section(memory, name) for name in TITLES]
     left = budget.tokens - measure(_FRAME)
@@ -97,10 +125,6 @@ def _fitting(lines: Iterable[str], tokens: int, measure: Measure) -> Iterator[st
 def _under(title: str, lines: Iterable[str], chosen: set[str]) -> list[str]:
     shown = [line for line in lines if line in chosen]
     return [title, *shown] if shown else []
-
-
-def _by_certainty(facts: Iterable[Fact]) -> list[Fact]:
-    return sorted(facts, key=lambda fact: (-fact.confidence, fact.created_at, fact.id))
 
 
 def _line(fact: Fact) -> str:

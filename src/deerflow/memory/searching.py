@@ -1,30 +1,10 @@
-"""Search facts by words, in any language; without an index, since there are few."""
+"""Words of a text in any language."""
 
-import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-
-from deerflow.memory.base import Fact
+from collections.abc import Iterable
 
 _WORD = re.compile(r"[^\W_]+")
 _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-
-
-def best_facts(
-    facts: Sequence[Fact], query: str, *, category: str | None = None, limit: int = 10
-) -> list[Fact]:
-    """Return the best matching facts; equal matches are ordered by confidence."""
-    wanted = [fact for fact in facts if category is None or fact.category == category.strip().lower()]
-    terms = set(terms_of(query))
-    held = {fact.id: set(terms_of(fact.content)) for fact in wanted}
-    counts = Counter(term for found in held.values() for term in found)
-    scores = {
-        name: sum(math.log(1 + len(wanted) / counts[term]) for term in terms & found)
-        for name, found in held.items()
-    }
-    ranked = sorted(wanted, key=lambda fact: (-scores[fact.id], -fact.confidence, fact.created_at))
-    return [fact for fact in ranked if not terms or scores[fact.id] > 0][:limit]
 
 
 def terms_of(text: str) -> Iterable[str]:

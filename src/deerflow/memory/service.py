@@ -1,11 +1,12 @@
 """Memory service: read, edit, render for the model, and learn."""
 
 import asyncio
-from collections import OrderedDict
+import logging
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from deerflow.config import MemoryBackendSettings, MemorySettings
-from deerflow.errors import InvalidInputError
+from deerflow.errors import DeerFlowError, InvalidInputError
 from deerflow.memory.base import (
     DEFAULT_CATEGORY,
     MAX_CATEGORY_CHARS,
@@ -37,10 +38,33 @@ from deerflow.memory.extraction import (
     parse_update,
 )
 from deerflow.memory.learner import Learner
-from deerflow.memory.rendering import Budget, Measure, approximate_tokens, block, upper_bound
-from deerflow.memory.store import Items, cache, create_memory_store
+from deerflow.memory.recall import (
+    MAX_ITEMS,
+    RELEVANT,
+    FactIndex,
+    RecalledItem,
+    collection_of,
+    is_small_talk,
+    recalled_items,
+    reduced_to,
+    texts_of,
+    version_of,
+)
+from deerflow.memory.rendering import (
+    Budget,
+    Measure,
+    approximate_tokens,
+    block,
+    upper_bound,
+    without_shown,
+)
+from deerflow.memory.store import Items, create_memory_store
+
+logger = logging.getLogger(__name__)
 
 MAX_REREADS = 2
+MAX_SHOWN_FACTS = 120
+"""Facts in the prompt of an extraction."""
 MANUAL = "manual"
 
 
@@ -50,15 +74,16 @@ class MemoryService:
     def __init__(
         self,
         items: Items,
+        index: FactIndex,
         *,
         redact: Redact,
         settings: MemorySettings | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self._store = create_memory_store(settings or MemorySettings(), items, clock=clock)
+        self._index = index
         self._redact = redact
         self._clock = clock
-        self._blocks: OrderedDict[Scope, tuple[int, MemoryBackendSettings, str]] = OrderedDict()
         self.learner = Learner(self.learn)
 
     async def read(self, scope: Scope) -> Memory:
@@ -85,7 +110,7 @@ class MemoryService:
             source=source,
         )
         most = settings.max_facts
-        return await self._store.change(scope, lambda known: with_fact(known, fact, max_facts=most)), fact
+        return await self._changed(scope, lambda known: with_fact(known, fact, max_facts=most)), fact
 
     async def change_fact(
         self,
@@ -111,17 +136,17 @@ class MemoryService:
                 ),
             )
 
-        return await self._store.change(scope, change)
+        return await self._changed(scope, change)
 
     async def remove_fact(self, scope: Scope, fact_id: str) -> Memory:
         """Delete a fact."""
-        return await self._store.change(scope, lambda known: without_fact(known, fact_id))
+        return await self._changed(scope, lambda known: without_fact(known, fact_id))
 
     async def clear(self, scope: Scope) -> Memory:
         """Clear the memory, and drop turns that were not learned from yet."""
         self.learner.forget(scope=scope)
         now = timestamp(self._clock())
-        return await self._store.change(scope, lambda known: Memory(cleared_at=now))
+        return await self._changed(scope, lambda known: Memory(cleared_at=now))
 
     async def put(self, scope: Scope, memory: Memory, *, settings: MemoryBackendSettings) -> Memory:
         """Replace the memory with an imported one; refuse one that exceeds the limits."""
@@ -142,22 +167,67 @@ class MemoryService:
             name: replace(section, summary=self._checked(section.summary, MAX_SUMMARY_CHARS, what=name))
             for name, section in memory.sections.items()
         }
-        return await self._store.change(scope, lambda known: replace(known, facts=facts, sections=sections))
+        replaced = tuple(fact for fact in memory.replaced if may_be_stored(fact.content, self._redact))
+        return await self._changed(
+            scope, lambda known: replace(known, facts=facts, sections=sections, replaced=replaced)
+        )
 
     async def recall(
-        self, scope: Scope, settings: MemoryBackendSettings, measure: Measure
+        self, scope: Scope, query: str, *, limit: int = MAX_ITEMS, min_score: float = RELEVANT
+    ) -> list[RecalledItem]:
+        """Return the facts and summaries that matter for a question, best first."""
+        return await self._recalled(scope, await self.read(scope), query, limit, min_score)
+
+    async def recall_block(
+        self,
+        scope: Scope,
+        query: str,
+        settings: MemoryBackendSettings,
+        measure: Measure,
+        *,
+        shown: Collection[str] = (),
     ) -> tuple[Memory, str]:
-        """Return the memory and its prompt block.
+        """Return the memory and the prompt block for a question; empty when nothing of it matters.
 
         Args:
-            measure: Counts tokens exactly; called only if the memory may exceed the budget.
+            measure: Counts tokens exactly; called only if the block may exceed the budget.
+            shown: Lines that the conversation has already.
         """
         memory = await self.read(scope)
-        known = self._blocks.get(scope)
-        if known is None or known[0] != memory.revision or known[1] is not settings:
-            known = (memory.revision, settings, await _block(memory, settings, measure))
-        cache(self._blocks, scope, known)
-        return memory, known[2]
+        if memory.is_empty:
+            return memory, ""
+        asked = "" if is_small_talk(query) else query
+        items = await self._recalled(scope, memory, asked, MAX_ITEMS, RELEVANT)
+        chosen = reduced_to(memory, items, always=settings.guaranteed_categories)
+        return memory, await _block(without_shown(chosen, shown), settings, measure)
+
+    async def _recalled(
+        self, scope: Scope, memory: Memory, query: str, limit: int, min_score: float
+    ) -> list[RecalledItem]:
+        if memory.is_empty or not query.strip():
+            return []
+        await self._indexed(scope, memory)
+        # More than wanted: confidence and recency may change their order.
+        found = await self._index.search(collection_of(scope), query, limit=2 * limit, min_score=min_score)
+        return recalled_items(memory, found, now=self._clock())[:limit]
+
+    async def _changed(self, scope: Scope, change: Callable[[Memory], Memory]) -> Memory:
+        """Change a memory, and its index with it; an index that is behind is corrected by the next recall."""
+        memory = await self._store.change(scope, change)
+        try:
+            await self._indexed(scope, memory)
+        except DeerFlowError as error:
+            logger.warning("memory: the index is behind until the next question: %s", error)
+        return memory
+
+    async def _indexed(self, scope: Scope, memory: Memory) -> None:
+        collection, version = collection_of(scope), version_of(memory)
+        if await self._index.version(collection) == version:
+            return
+        if memory.is_empty:
+            await self._index.delete(collection)
+        else:
+            await self._index.sync_texts(collection, texts_of(memory), version=version)
 
     async def learn(self, conversation: PendingConversation) -> bool:
         """Learn from a conversation; return False when the model gave no answer."""
@@ -177,12 +247,23 @@ class MemoryService:
     async def _extract(self, conversation: PendingConversation, memory: Memory) -> MemoryUpdate | None:
         if conversation.ask is None:
             return explicit_requests(conversation, now=self._clock(), redact=self._redact)
+        shown = await self._shown_to_model(conversation, memory)
         answer = await conversation.ask(
-            extraction_prompt(memory, conversation, self._redact), conversation.thread_id
+            extraction_prompt(shown, conversation, self._redact), conversation.thread_id
         )
         if answer is None:
             return None
         return parse_update(answer, memory, conversation, now=self._clock(), redact=self._redact)
+
+    async def _shown_to_model(self, conversation: PendingConversation, memory: Memory) -> Memory:
+        """Return the memory; of a large one the facts that the conversation may change, and the newest."""
+        if len(memory.facts) <= MAX_SHOWN_FACTS:
+            return memory
+        half = MAX_SHOWN_FACTS // 2
+        said = "\n".join(conversation.said)
+        items = await self._recalled(conversation.scope, memory, said, half, 0.0)
+        wanted = {item.id for item in items} | {fact.id for fact in memory.facts[-half:]}
+        return replace(memory, facts=tuple(fact for fact in memory.facts if fact.id in wanted))
 
     async def _apply(self, conversation: PendingConversation, seen: Memory, update: MemoryUpdate) -> bool:
         """Store an update; return False when a summary that it replaces was changed meanwhile."""
@@ -197,7 +278,7 @@ class MemoryService:
                 known, update, max_facts=settings.max_facts, keeps=settings.guaranteed_categories
             )
 
-        await self._store.change(conversation.scope, change)
+        await self._changed(conversation.scope, change)
         return not is_outdated
 
     def _checked(self, text: str, most: int = MAX_FACT_CHARS, *, what: str = "content") -> str:

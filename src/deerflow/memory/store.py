@@ -34,6 +34,9 @@ class Items(Protocol):
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
     ) -> Item | None: ...
 
+    async def aupdated_at(self, namespace: tuple[str, ...], key: str) -> datetime | None:
+        """Return when an item was last changed; None if there is none."""
+
     async def areplace(
         self, namespace: tuple[str, ...], key: str, value: Mapping[str, Any], *, seen: datetime | None
     ) -> bool:
@@ -79,6 +82,10 @@ class DatabaseMemoryStore(MemoryStore):
 
     @override
     async def read(self, scope: Scope) -> Memory:
+        last = self._decoded.get(scope)
+        if last is not None and last[0] == await self.items.aupdated_at(*_address(scope)):
+            cache(self._decoded, scope, last)
+            return last[1]
         return self._memory(scope, await self._item(scope))
 
     @override

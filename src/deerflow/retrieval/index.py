@@ -154,6 +154,11 @@ class Index:
         changed = {source: parts for source, parts in texts.items() if known.get(source) != _digest(parts)}
         await self._change(collection, changed, removed=known.keys() - texts.keys(), version=version)
 
+    async def sync_texts(self, collection: str, texts: Mapping[str, str], *, version: str) -> None:
+        """Like `sync`, for sources that are one text each."""
+        parts = {source: [IndexText(text)] for source, text in texts.items()}
+        await self.sync(collection, parts, version=version)
+
     async def search(
         self, collection: str, query: str, *, limit: int = 10, min_score: float = 0.0
     ) -> list[IndexHit]:

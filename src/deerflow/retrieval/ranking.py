@@ -23,6 +23,8 @@ MEANING_WEIGHT = 0.5
 """Share of the meaning in a score; the words have the rest."""
 NEIGHBOUR_WEIGHT = 0.5
 """What a term in a neighbouring text counts, compared with one in the text itself."""
+_FEWEST_TEXTS = 20
+"""Fewer texts say nothing about how frequent a word is: that the only text has it does not make it common."""
 _SATURATION = 1.2
 _LENGTH_EFFECT = 0.5
 """BM25's k1 and b; facts and passages differ less in length than documents do."""
@@ -162,9 +164,9 @@ class Rarity:
     texts_with: Mapping[str, int]
 
     def of(self, term: str) -> float:
-        """Return the weight of a term; highest for one that no text has."""
-        found = self.texts_with.get(term, 0)
-        return math.log(1 + (self.texts - found + 0.5) / (found + 0.5))
+        """Return the weight of a term; a term that no text has counts as one that a single text has."""
+        texts, found = max(self.texts, _FEWEST_TEXTS), max(self.texts_with.get(term, 0), 1)
+        return math.log(1 + (texts - found + 0.5) / (found + 0.5))
 
 
 def saturated(count: float, factor: float) -> float:

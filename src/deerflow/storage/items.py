@@ -80,6 +80,14 @@ class ItemStore(BaseStore):
         prefix = _DOT.join(namespace_prefix)
         return await self._engine.read(lambda db: _count(db, prefix, filter or {}))
 
+    async def aupdated_at(self, namespace: tuple[str, ...], key: str) -> datetime | None:
+        """Return when an item was last changed, without reading its value; None if there is none."""
+        sql = f"SELECT updated_at FROM items WHERE namespace = ? AND name = ? AND {_ALIVE}"
+        row = await self._engine.peek(
+            lambda db: db.execute(sql, (_DOT.join(namespace), key, now_us())).fetchone()
+        )
+        return None if row is None else time_of(row[0])
+
     async def areplace(
         self, namespace: tuple[str, ...], key: str, value: Mapping[str, Any], *, seen: datetime | None
     ) -> bool:

@@ -3,6 +3,7 @@
 The scope of the memory comes from the run and never from the model.
 """
 
+import re
 from collections.abc import Sequence
 
 from langchain_core.tools import BaseTool
@@ -12,7 +13,6 @@ from deerflow.config import MemoryBackendSettings
 from deerflow.context import RunContext
 from deerflow.memory import Fact, MemoryService, Scope
 from deerflow.memory.base import CATEGORIES, DEFAULT_CATEGORY, MAX_FACT_CHARS
-from deerflow.memory.searching import best_facts
 from deerflow.tools.define import PlainText, Runtime, refuse, tool_of
 
 MEMORY_SEARCH = "memory_search"
@@ -20,6 +20,8 @@ MEMORY_ADD = "memory_add"
 MEMORY_UPDATE = "memory_update"
 MEMORY_DELETE = "memory_delete"
 MAX_FOUND = 50
+MAX_RANKED = 200
+"""Facts that are ranked before those of other categories are left out."""
 _KINDS = f"One of: {', '.join(CATEGORIES)}."
 
 
@@ -69,9 +71,17 @@ def make_memory_tools(memories: MemoryService, settings: MemoryBackendSettings) 
 def _search_tool(memories: MemoryService) -> BaseTool:
     async def memory_search(*, runtime: Runtime, query: str, category: str | None, limit: int) -> str:
         """Look up what is remembered of this user from earlier conversations."""
-        memory = await memories.read(_scope(runtime.context))
-        found = best_facts(memory.facts, query, category=category, limit=limit)
-        return "\n".join(map(_line, found)) if found else "Nothing of that is remembered."
+        scope = _scope(runtime.context)
+        memory = await memories.read(scope)
+        kind = category.strip().lower() if category else None
+        wanted = [fact for fact in memory.facts if kind in (None, fact.category)]
+        if re.search(r"\w", query):
+            items = await memories.recall(scope, query, limit=MAX_RANKED)
+            order = {item.id: place for place, item in enumerate(items)}
+            found = sorted((fact for fact in wanted if fact.id in order), key=lambda fact: order[fact.id])
+        else:
+            found = sorted(wanted, key=lambda fact: (-fact.confidence, fact.created_at))
+        return "\n".join(map(_line, found[:limit])) if found else "Nothing of that is remembered."
 
     return tool_of(MEMORY_SEARCH, SearchArguments, is_safe_to_repeat=True)(memory_search)
 

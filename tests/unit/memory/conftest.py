@@ -10,6 +10,7 @@ import pytest
 from deerflow.config import MemoryBackendSettings, SettingsSource
 from deerflow.memory import Ask, MemoryService, MemoryTurn, PendingConversation, Scope
 from deerflow.observability.logs import Redactor
+from deerflow.retrieval import Index, default_embeddings
 from deerflow.storage import Storage, open_storage
 
 ANN = Scope("ann@example.org")
@@ -24,9 +25,14 @@ async def storage(tmp_path: Path) -> AsyncIterator[Storage]:
         yield opened
 
 
+def index_of(storage: Storage) -> Index:
+    """Return the index of the memories in a database."""
+    return Index(storage.passages, default_embeddings())
+
+
 @pytest.fixture
 def memories(storage: Storage) -> MemoryService:
-    return MemoryService(storage.store, redact=Redactor())
+    return MemoryService(storage.store, index_of(storage), redact=Redactor())
 
 
 @pytest.fixture

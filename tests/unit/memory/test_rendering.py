@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from deerflow.memory.base import Fact, Memory, MemorySection
-from deerflow.memory.rendering import Budget, approximate_tokens, block, is_still_valid, upper_bound
+from deerflow.memory.rendering import Budget, approximate_tokens, block, upper_bound, without_forgotten
 
 BUDGET = Budget(2000, 500, frozenset({"correction"}))
 MEMORY = Memory(
@@ -14,7 +14,7 @@ MEMORY = Memory(
 )
 
 
-def test_the_block_has_context_history_and_facts_the_surest_first() -> None:
+def test_the_block_has_context_history_and_facts_in_their_order() -> None:
     lines = block(MEMORY, BUDGET, approximate_tokens).splitlines()
 
     assert lines[0] == "<memory>"
@@ -24,8 +24,8 @@ def test_the_block_has_context_history_and_facts_the_surest_first() -> None:
         "History:",
         "- Recent months: Moved twice.",
         "Facts:",
-        "- [context] Has a dog.",
         "- [preference] Likes tea.",
+        "- [context] Has a dog.",
         "</memory>",
     ]
 
@@ -72,17 +72,16 @@ def test_no_word_leaves_its_line_or_the_block(hostile: str) -> None:
     assert "<|" not in text
 
 
-def test_a_block_is_true_as_long_as_nothing_of_it_is_forgotten() -> None:
+def test_what_was_forgotten_is_taken_out_of_an_older_note() -> None:
     noted = f"Today is Sunday.\n\n{block(MEMORY, BUDGET, approximate_tokens)}"
     more = replace(MEMORY, facts=(*MEMORY.facts, Fact("3", "New.")), sections={**MEMORY.sections})
     rewritten = replace(MEMORY, sections={**MEMORY.sections, "workContext": MemorySection("Bakes in Nice.")})
+    less = replace(MEMORY, facts=MEMORY.facts[1:], sections={})
 
-    assert is_still_valid(noted, MEMORY)
-    assert is_still_valid(noted, more)
-    assert is_still_valid(noted, rewritten)
-    assert not is_still_valid(noted, replace(MEMORY, facts=MEMORY.facts[1:]))
-    assert not is_still_valid(noted, replace(MEMORY, sections={}))
-    assert not is_still_valid(noted, Memory())
+    assert [without_forgotten(noted, memory) for memory in (MEMORY, more, rewritten)] == [noted] * 3
+    assert without_forgotten(noted, less) == f"Today is Sunday.\n\n{block(less, BUDGET, approximate_tokens)}"
+    assert without_forgotten(noted, Memory()) == "Today is Sunday."
+    assert without_forgotten("Today is Sunday.", Memory()) == "Today is Sunday."
 
 
 def test_lengths_stand_for_tokens() -> None:

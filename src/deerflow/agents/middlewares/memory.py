@@ -17,6 +17,7 @@ from typing_extensions import override
 from deerflow.agents.messages import is_result, may_have_results
 from deerflow.agents.middlewares.approval import is_users
 from deerflow.agents.middlewares.base import AgentKind, ChainMiddleware
+from deerflow.agents.middlewares.reminder import visible_notes
 from deerflow.agents.middlewares.tokens import measure_text
 from deerflow.agents.middlewares.tool_call_removal import ASK_CLARIFICATION
 from deerflow.agents.side_calls import side_call
@@ -26,12 +27,15 @@ from deerflow.config import MemorySettings
 from deerflow.context import RunContext
 from deerflow.memory import Memory, MemoryService, MemoryTurn, PendingConversation, Scope, own_words
 from deerflow.memory.base import shortened, utc_now
-from deerflow.memory.rendering import OPEN, is_still_valid
+from deerflow.memory.rendering import OPEN, shown_lines, without_forgotten
 from deerflow.models import ModelFactory
+from deerflow.retrieval import query_terms
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 120.0
+FEW_TERMS = 3
+"""A question with fewer terms is understood with the one before."""
 
 Count = Callable[[str, str, Mapping[str, Any]], Awaitable[None]]
 """Records the usage of a model call outside a thread's runs: thread id, model name, usage."""
@@ -58,17 +62,29 @@ class AgentMemory:
         return self.settings.mode == "middleware"
 
     async def add_notes(
-        self, notes: Mapping[str, str], known: Mapping[str, str], context: RunContext
+        self,
+        notes: Mapping[str, str],
+        known: Mapping[str, str],
+        context: RunContext,
+        messages: Sequence[AnyMessage],
     ) -> dict[str, str]:
-        """Return a turn's new notes with the remembered facts, and corrected versions of outdated notes."""
-        is_noted = any(OPEN in text for text in known.values())
-        is_needed = (notes or is_noted) and not context.options.is_bootstrap
-        if not self.settings.injection_enabled or not is_needed:
+        """Return a turn's new notes with what matters for its question, and corrected versions of old notes.
+
+        What an earlier note of the thread has is not repeated, so that the request's prefix stays the same.
+        """
+        question = next((each for each in reversed(messages) if isinstance(each, HumanMessage)), None)
+        is_needed = question is not None and question.id is not None and not context.options.is_bootstrap
+        if not self.settings.injection_enabled or not is_needed or question is None:
             return dict(notes)
-        memory, block = await self.memories.recall(
-            scope_of(context), self.settings.backend_config, measure_text
+        visible = shown_lines(visible_notes(messages, {**known, **notes}))
+        memory, block = await self.memories.recall_block(
+            scope_of(context),
+            recall_query(messages),
+            self.settings.backend_config,
+            measure_text,
+            shown=visible,
         )
-        return with_memory(notes, known, memory, block)
+        return with_memory(notes, known, memory, block, question.id or "")
 
     def conversation(self, turn: MemoryTurn, context: RunContext) -> PendingConversation:
         """Return a run's turn as a pending conversation, with the model call that extracts memories."""
@@ -119,17 +135,27 @@ class MemoryMiddleware(ChainMiddleware):
 
 
 def with_memory(
-    notes: Mapping[str, str], known: Mapping[str, str], memory: Memory, block: str
+    notes: Mapping[str, str], known: Mapping[str, str], memory: Memory, block: str, question_id: str
 ) -> dict[str, str]:
-    """Add `block` to the new notes unless a known note has it; remove forgotten facts from known notes."""
-    outdated = [name for name, text in known.items() if OPEN in text and not is_still_valid(text, memory)]
-    fixed = {name: _date_of(known[name]) for name in outdated}
+    """Add `block` to the question's note; remove what was forgotten from known notes."""
+    fixed = {
+        name: corrected
+        for name, text in known.items()
+        if OPEN in text and (corrected := without_forgotten(text, memory)) != text
+    }
     found = {**fixed, **notes}
-    is_noted = any(block in text for name, text in known.items() if name not in fixed)
-    if found and block and not is_noted:
-        last = next(reversed(found))
-        found[last] = f"{found[last]}\n\n{block}"
+    if block:
+        before = found.get(question_id, known.get(question_id, ""))
+        found[question_id] = f"{before}\n\n{block}" if before else block
     return found
+
+
+def recall_query(messages: Sequence[AnyMessage]) -> str:
+    """Return what to recall for: the question, and the one before if the question alone says little."""
+    said = [own_words(each.text) for each in messages if isinstance(each, HumanMessage) and is_users(each)]
+    words = said[-1] if said else ""
+    is_short = len(query_terms(words)) < FEW_TERMS
+    return "\n".join(said[-2:]) if is_short and query_terms(words) else words
 
 
 def scope_of(context: RunContext) -> Scope:
@@ -173,7 +199,3 @@ def _own_of_turn(messages: Sequence[AnyMessage]) -> Iterable[HumanMessage]:
             return
         if isinstance(message, HumanMessage) and message.name is None and is_users(message):
             yield message
-
-
-def _date_of(note: str) -> str:
-    return note.partition(OPEN)[0].rstrip()

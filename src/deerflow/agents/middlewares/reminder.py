@@ -19,6 +19,7 @@ from deerflow.agents.state import ThreadState
 from deerflow.agents.types import ModelAnswer, ModelCall, ModelHandler
 
 Clock = Callable[[], datetime]
+_DATE = "Today is"
 
 
 def local_time() -> datetime:
@@ -45,9 +46,9 @@ class ReminderMiddleware(ChainMiddleware):
 
 def new_note(question: HumanMessage | None, known: Mapping[str, str] | None, today: date) -> dict[str, str]:
     """Return a turn's new note, today's date; nothing if the last note has it already."""
-    text = f"Today is {today:%A}, {today.isoformat()}."
-    last = [note.partition("\n")[0] for note in list((known or {}).values())[-1:]]
-    if question is None or question.id is None or text in last:
+    text = f"{_DATE} {today:%A}, {today.isoformat()}."
+    dates = [note.partition("\n")[0] for note in (known or {}).values() if note.startswith(_DATE)]
+    if question is None or question.id is None or text in dates[-1:]:
         return {}
     return {question.id: text}
 
@@ -55,6 +56,13 @@ def new_note(question: HumanMessage | None, known: Mapping[str, str] | None, tod
 def first_note(messages: Sequence[AnyMessage], today: date) -> dict[str, str]:
     """Return the note for agents without `TurnStartMiddleware`, such as sub-agents."""
     return new_note(next((m for m in messages if isinstance(m, HumanMessage)), None), None, today)
+
+
+def visible_notes(messages: Sequence[AnyMessage], notes: Mapping[str, str]) -> list[str]:
+    """Return the notes that a request has, as `with_reminders` places them."""
+    present = {message.id for message in messages}
+    gone = [text for message_id, text in notes.items() if message_id not in present]
+    return [*([_last_of(gone)] if gone else []), *(notes[name] for name in notes if name in present)]
 
 
 def with_reminders(messages: Sequence[AnyMessage], notes: Mapping[str, str]) -> list[AnyMessage]:
@@ -71,12 +79,12 @@ def with_reminders(messages: Sequence[AnyMessage], notes: Mapping[str, str]) -> 
 
 
 def _last_of(gone: Sequence[str]) -> str:
-    """Return the last note; if it has only a date, with the most recent text of an earlier note."""
-    date_of_last, _, rest = gone[-1].partition("\n")
-    if rest:
-        return gone[-1]
-    earlier = next((rest for text in reversed(gone) if (rest := text.partition("\n")[2])), "")
-    return f"{date_of_last}\n{earlier}" if earlier else date_of_last
+    """Return the last date and the last other text of the notes."""
+    dates = [text.partition("\n")[0] for text in gone if text.startswith(_DATE)]
+    others = [
+        rest for text in gone if (rest := text.partition("\n")[2] if text.startswith(_DATE) else text).strip()
+    ]
+    return "\n\n".join(text.strip() for text in (*dates[-1:], *others[-1:]))
 
 
 MAX_CACHED = 128

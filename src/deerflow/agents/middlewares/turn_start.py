@@ -69,7 +69,7 @@ class TurnStartMiddleware(ChainMiddleware):
         known = state.get("reminders") or {}
         notes = new_note(question, known, self._clock().date())
         if self._memory is not None:
-            notes = await self._memory.add_notes(notes, known, context)
+            notes = await self._memory.add_notes(notes, known, context, state["messages"])
         if notes:
             update["reminders"] = notes
         if not state.get("title") and self._title.enabled:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import Response
 
 from deerflow.app import DeerFlow
-from deerflow.config.memory import NOOP
+from deerflow.config.memory import MAX_FACTS, NOOP
 from deerflow.config.secrets import masked
 from deerflow.errors import InvalidInputError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
@@ -21,11 +21,11 @@ from deerflow.memory.base import (
     MAX_FACT_CHARS,
     MAX_SUMMARY_CHARS,
 )
+from deerflow.memory.recall import MAX_ITEMS, is_small_talk
 
 router = APIRouter(tags=["memory"])
 
 OFF = "nothing is remembered here: memory.manager_class is noop in config.yaml"
-MAX_FACTS = 500
 Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Content = Annotated[str, StringConstraints(max_length=MAX_FACT_CHARS)]
 Category = Annotated[str, StringConstraints(max_length=MAX_CATEGORY_CHARS)]
@@ -57,6 +57,13 @@ class FactIn(FactCreate):
     source: Annotated[str, StringConstraints(max_length=128)] = "unknown"
 
 
+class ReplacedFactIn(FactIn):
+    """A fact of a file that a newer one replaced."""
+
+    validUntil: Stamp = ""  # noqa: N815
+    replacedBy: Annotated[str, StringConstraints(max_length=128)] = ""  # noqa: N815
+
+
 class SectionIn(BaseModel):
     """A summary of a file."""
 
@@ -70,6 +77,7 @@ class MemoryIn(BaseModel):
     user: dict[str, SectionIn] = Field(default_factory=dict, max_length=20)
     history: dict[str, SectionIn] = Field(default_factory=dict, max_length=20)
     facts: list[FactIn] = Field(default_factory=list, max_length=MAX_FACTS)
+    replacedFacts: list[ReplacedFactIn] = Field(default_factory=list, max_length=MAX_FACTS)  # noqa: N815
 
 
 async def _scope(
@@ -91,6 +99,21 @@ WRITABLE = [Depends(_writable)]
 async def get_memory(scope: Whose, deerflow: CurrentApp) -> Response:
     """Return all that is remembered of the user: summaries and facts."""
     return _answer(await deerflow.memories.read(scope))
+
+
+@router.get("/memory/recall", **answers("RecalledMemory"))
+async def recall_memory(
+    scope: Whose,
+    deerflow: CurrentApp,
+    query: Annotated[str, Query(min_length=1, max_length=4000)],
+    limit: Annotated[int, Query(ge=1, le=100)] = MAX_ITEMS,
+) -> Response:
+    """Return what is recalled for a question, best first: score, source thread and date of each item.
+
+    Facts of `memory.backend_config.guaranteed_categories` are given to the model in addition.
+    """
+    items = [] if is_small_talk(query) else await deerflow.memories.recall(scope, query, limit=limit)
+    return json_response({"query": query, "items": [item.to_dict() for item in items]})
 
 
 @router.post("/memory/reload", **answers("Memory"))

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from deerflow.agents.middlewares.memory import AgentMemory, finished_turn, with_memory
-from deerflow.agents.middlewares.reminder import new_note, with_reminders
+from deerflow.agents.middlewares.memory import AgentMemory, finished_turn, recall_query, with_memory
+from deerflow.agents.middlewares.reminder import new_note, visible_notes, with_reminders
 from deerflow.config import MemorySettings, ModelSettings
 from deerflow.context import RunContext
 from deerflow.domain import RunOptions
@@ -79,29 +79,50 @@ def test_a_turn_that_goes_on_or_has_no_words_is_not_handed_over() -> None:
     assert finished_turn([said("hi"), AIMessage("Hello.")], [AIMessage("Going on.")]) is None
 
 
-def test_the_first_note_has_the_memory_and_the_next_days_only_what_is_new() -> None:
+def test_each_question_gets_what_matters_for_it_in_its_own_note() -> None:
     question = HumanMessage("q", id="m1")
     both = Memory(facts=(TEA, DOG))
 
-    first = with_memory(new_note(question, {}, SUNDAY), {}, Memory(facts=(TEA,)), shown(TEA))
-    same_day = with_memory(new_note(HumanMessage("q", id="m2"), first, SUNDAY), first, both, shown(TEA, DOG))
-    unchanged = with_memory({"m3": "Today is Monday."}, first, Memory(facts=(TEA,)), shown(TEA))
-    changed = with_memory({"m3": "Today is Monday."}, first, both, shown(TEA, DOG))
+    first = with_memory(new_note(question, {}, SUNDAY), {}, both, shown(TEA), "m1")
+    same_day = new_note(HumanMessage("q", id="m2"), first, SUNDAY)
+    second = with_memory(same_day, first, both, shown(DOG), "m2")
+    nothing = with_memory({}, {**first, **second}, both, "", "m3")
+    next_day = new_note(HumanMessage("q", id="m4"), {**first, **second}, MONDAY)
 
     assert first == {"m1": f"Today is Sunday, 2026-08-02.\n\n{shown(TEA)}"}
-    assert same_day == {}
-    assert unchanged == {"m3": "Today is Monday."}
-    assert changed == {"m3": f"Today is Monday.\n\n{shown(TEA, DOG)}"}
+    assert (same_day, second) == ({}, {"m2": shown(DOG)})
+    assert nothing == {}
+    assert next_day == {"m4": "Today is Monday, 2026-08-03."}
 
 
-def test_a_note_with_something_forgotten_is_written_anew_where_it_stands() -> None:
+def test_a_note_loses_what_was_forgotten_where_it_stands() -> None:
     known = {"m1": f"Today is Sunday.\n\n{shown(TEA, DOG)}", "m2": "Today is Monday."}
 
-    less = with_memory({}, known, Memory(facts=(DOG,)), shown(DOG))
-    nothing = with_memory({}, known, Memory(), "")
+    less = with_memory({}, known, Memory(facts=(DOG,)), "", "m3")
+    nothing = with_memory({}, known, Memory(), "", "m3")
 
     assert less == {"m1": f"Today is Sunday.\n\n{shown(DOG)}"}
     assert nothing == {"m1": "Today is Sunday."}
+
+
+def test_a_question_that_says_little_is_understood_with_the_one_before() -> None:
+    messages = [said("Where does my sister Nora live?"), AIMessage("In Toronto."), said("And Bruno?")]
+
+    assert recall_query(messages) == "Where does my sister Nora live?\nAnd Bruno?"
+    assert recall_query([*messages, said("thanks")]) == "And Bruno?\nthanks"
+    assert recall_query([*messages, said("?")]) == "?"
+    assert recall_query([said("old"), said("How is rice cooked?")]) == "old\nHow is rice cooked?"
+    assert recall_query([said("old"), said("How is brown rice cooked?")]) == "How is brown rice cooked?"
+
+
+def test_what_only_a_summed_up_message_was_told_may_be_told_again() -> None:
+    notes = {"m1": f"Today is Sunday.\n\n{shown(TEA)}", "m2": shown(DOG), "m3": shown(TEA)}
+
+    seen = visible_notes([HumanMessage("q", id="m3")], notes)
+    later = visible_notes([HumanMessage("q", id="m9")], notes)
+
+    assert seen == [f"Today is Sunday.\n\n{shown(DOG)}", shown(TEA)]
+    assert later == [f"Today is Sunday.\n\n{shown(TEA)}"]
 
 
 def test_what_is_remembered_outlives_the_message_it_was_noted_for() -> None:
@@ -119,7 +140,7 @@ def memory(**settings: Any) -> AgentMemory:
         ModelSettings(name=name, use=use, model=name)
         for name, use in (("big", "langchain_openai:ChatOpenAI"), ("offline", OFFLINE.use))
     ]
-    memories = MemoryService(cast("Any", None), redact=str)
+    memories = MemoryService(cast("Any", None), cast("Any", None), redact=str)
     return AgentMemory(memories, MemorySettings.model_validate(settings), ModelFactory(models, env={}))
 
 
