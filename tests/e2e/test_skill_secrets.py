@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.gateway import GatewayProcess
+from support.documented import Documented
+from support.gateway import GatewayProcess, client_of
 from support.model_server import ScriptedModel, call, calls, text
 from support.scene import Scene, Seen
 
@@ -153,7 +154,9 @@ async def seen_nowhere(scene: Scene, process: GatewayProcess, *turns: Seen) -> N
         assert answer.status_code == 200, answer.text
         places[path] = answer.text
     for run in (await scene.request("GET", "/runs")).json():
-        places[run["run_id"]] = (await scene.request("GET", f"/runs/{run['run_id']}/events?limit=500")).text
+        logged = await scene.request("GET", f"/runs/{run['run_id']}/events?limit=500")
+        assert logged.status_code == 200, logged.text
+        places[run["run_id"]] = logged.text
     async with scene.gateway.client() as api:
         places["route"] = (await api.get("/skills/weather/secrets")).text
     workspaces = list((process.home / ".deer-flow").glob("users/*/threads/*/user-data/**/kept.txt"))
@@ -162,6 +165,24 @@ async def seen_nowhere(scene: Scene, process: GatewayProcess, *turns: Seen) -> N
             places[str(file)] = file.read_bytes().decode("utf-8", "replace")
     assert any(name.endswith(".log") for name in places)
     assert [name for name, content in places.items() if any(form in content for form in forms)] == []
+
+
+async def test_a_secret_can_be_sent_with_one_run_and_is_stored_encrypted(
+    scene: Scene, process: GatewayProcess
+) -> None:
+    scene.model.will_say(call("bash", command=f"python3 {FETCH} Oslo"), text("Rain."))
+    async with scene.gateway.client() as api:
+        await api.delete("/skills/weather/secrets")
+        body = {"input": {"messages": [{"type": "human", "content": "go"}]}, "context": {"secrets": ["x"]}}
+        refused = await api.post(f"/threads/{scene.thread}/runs/wait", json=body)
+
+    seen = await scene.ask("/weather in Oslo", secrets={"WEATHER_KEY": VALUE})
+    after = await scene.ask("/weather again")
+
+    assert (refused.status_code, "an object with a text for each name" in refused.text) == (400, True)
+    assert outputs(seen)[0].startswith("key: (hidden) in Base64: (hidden)")
+    assert "needs secrets that are not set" in after.answer
+    await seen_nowhere(scene, process, seen, after)
 
 
 async def test_secrets_of_a_skill_for_people_need_a_slash(scene: Scene) -> None:
@@ -205,12 +226,18 @@ def test_secrets_are_set_and_removed_in_the_terminal(process: GatewayProcess) ->
     assert not any(VALUE in each.stdout + each.stderr for each in done)
 
 
-async def test_secrets_are_forgotten_when_they_are_removed(scene: Scene) -> None:
-    async with scene.gateway.client() as api:
-        await api.put("/skills/weather/secrets", json={"secrets": {"WEATHER_KEY": VALUE}})
-        gone = await api.delete("/skills/weather/secrets", params={"secret": "WEATHER_KEY"})
-        twice = await api.delete("/skills/weather/secrets", params={"secret": "WEATHER_KEY"})
+async def test_secrets_are_forgotten_when_they_are_removed(scene: Scene, documented: Documented) -> None:
+    documented.problems.clear()
+    one = {"secret": "WEATHER_KEY"}
+    async with client_of(scene.gateway.api, event_hooks={"response": [documented.check]}) as api:
+        put = await api.put("/skills/weather/secrets", json={"secrets": {"WEATHER_KEY": VALUE}})
+        known = await api.get("/skills/weather/secrets")
+        gone = await api.delete("/skills/weather/secrets", params=one)
+        twice = await api.delete("/skills/weather/secrets", params=one)
         every = await api.delete("/skills/weather/secrets")
 
-    assert [answer.status_code for answer in (gone, twice, every)] == [200, 404, 200]
-    assert not any(one["set"] for one in every.json()["secrets"])
+    answers = (put, known, gone, twice, every)
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 404, 200]
+    assert put.json() == known.json()
+    assert not any(secret["set"] for secret in every.json()["secrets"])
+    assert documented.problems == []

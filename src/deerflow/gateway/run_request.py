@@ -1,5 +1,6 @@
 """Converts the body of a request for a run into a `RunRequest`, with checks and the assistant's defaults."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from deerflow.domain import LEAD_AGENT, Assistant, DisconnectMode, MultitaskStra
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import contract_of, owned_thread
 from deerflow.runtime.inputs import check_thread_id
+from deerflow.skills.secrets import REQUEST_SECRETS
 
 StreamMode = Literal[
     "values", "messages", "messages-tuple", "updates", "custom", "tasks", "checkpoints", "debug", "events"
@@ -147,7 +149,7 @@ async def to_request(
         input=body.input,
         command=body.command,
         options=_options(context),
-        context=_extra_context(context),
+        context=await _sealed(deerflow, _extra_context(context)),
         metadata=_metadata({**_mapping(config, "metadata"), **(body.metadata or {})}),
         tags=_tags(config),
         stream_modes=tuple(body.stream_mode or ("values",)),
@@ -215,6 +217,14 @@ def _extra_context(context: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in context.items()
         if key not in _OPTION_NAMES and key not in owned and not key.startswith("__")
     }
+
+
+async def _sealed(deerflow: DeerFlow, context: dict[str, Any]) -> dict[str, Any]:
+    """Return the context with its secrets encrypted: it is stored with the run."""
+    if context.get(REQUEST_SECRETS) is None:
+        return context
+    sealed = await asyncio.to_thread(deerflow.skill_secrets.seal, context[REQUEST_SECRETS])
+    return {**context, REQUEST_SECRETS: sealed}
 
 
 def _metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -29,6 +29,8 @@ if os.name == "posix":
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
 
+REQUEST_SECRETS = "secrets"
+"""Key of a run's context with secrets for this run only, encrypted."""
 KEY_NAME = ".skill_secrets_key"
 FOLDER_NAME = "skill_secrets"
 MAX_VALUE_CHARS = 16_384
@@ -55,6 +57,7 @@ class CommandSecrets:
 class _Loaded:
     stamp: tuple[int, int, int]
     values: SkillValues = field(repr=False)
+    texts: frozenset[str] = field(repr=False)
     redact: Redactor = field(repr=False)
 
 
@@ -95,10 +98,32 @@ class SkillSecrets:
         loaded = self._load(user_id)
         return {} if loaded is None else loaded.values
 
-    def redactor(self, user_id: str) -> Redactor | None:
-        """Return a redactor for all secrets of a user; None if there are none."""
+    def redactor(self, user_id: str, more: Collection[str] = ()) -> Redactor | None:
+        """Return a redactor for all secrets of a user and `more` values; None if there are none."""
         loaded = self._load(user_id)
+        if more:
+            texts = {text for value in more for text in written(value)}
+            learn_secrets(texts)
+            return Redactor(texts | loaded.texts if loaded else texts)
         return None if loaded is None or not loaded.values else loaded.redact
+
+    def seal(self, values: object) -> str:
+        """Return the secrets of one request encrypted, to be stored with its run."""
+        if not isinstance(values, Mapping) or not all(isinstance(each, str) for each in values):
+            raise InvalidInputError("context.secrets must be an object with a text for each name")
+        for name, value in values.items():
+            check_value(name, value)
+        return self._cipher().encrypt(json.dumps(dict(values)).encode()).decode()
+
+    def unseal(self, sealed: str) -> dict[str, str]:
+        """Return the secrets that `seal` encrypted; none if the key was changed since."""
+        from cryptography.fernet import InvalidToken  # noqa: PLC0415 - 10 ms, and most servers have no secrets
+
+        try:
+            found: dict[str, str] = json.loads(self._cipher().decrypt(sealed.encode()))
+        except InvalidToken:
+            return {}
+        return found
 
     def _load(self, user_id: str) -> _Loaded | None:
         """Decrypt a user's file, once for each of its versions."""
@@ -114,7 +139,7 @@ class SkillSecrets:
                 text for secrets in values.values() for value in secrets.values() for text in written(value)
             }
             learn_secrets(texts)
-            loaded = self._loaded[user_id] = _Loaded(stamp, values, Redactor(texts))
+            loaded = self._loaded[user_id] = _Loaded(stamp, values, frozenset(texts), Redactor(texts))
         return loaded
 
     def _decrypted(self, user_id: str) -> dict[str, dict[str, str]]:
@@ -178,11 +203,16 @@ class SkillSecrets:
 
 
 def checked_secret(skill: Skill, name: str, value: object) -> str:
-    """Return the value of a secret; raise `InvalidInputError`, which never shows it, if it cannot be used."""
+    """Return the value of a secret that a skill names; raise `InvalidInputError` if it cannot be used."""
     named = [secret.name for secret in skill.required_secrets]
     if name not in named:
         names = f"it names {', '.join(named)}" if named else "it names none"
         raise InvalidInputError(f"skill '{skill.name}' has no secret {name[:80]!r}; {names}")
+    return check_value(name, value)
+
+
+def check_value(name: str, value: object) -> str:
+    """Return the value of a secret; raise `InvalidInputError`, which never shows it, if it cannot be used."""
     if _STEERING.fullmatch(name):
         raise InvalidInputError(f"{name} cannot be a secret: programs obey this variable; change the skill")
     if not isinstance(value, str) or not SHORTEST_SECRET <= len(value) <= MAX_VALUE_CHARS:

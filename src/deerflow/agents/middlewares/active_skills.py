@@ -101,7 +101,7 @@ class ActiveSkillsMiddleware(ChainMiddleware):
         if name is None or any(each["name"] == name for each in turn.active):
             return turn
         skill = self._skills.by_name.get(name)
-        turn.answer = await slash_answer(self._skills, name, question.text, context.user_id)
+        turn.answer = await slash_answer(self._skills, name, question.text, context)
         if skill is not None and turn.answer is None:
             await self._activate(turn, [skill], context, question, by="slash")
             paths = [*(state.get("skill_context") or ()), skill.path]
@@ -158,7 +158,7 @@ class ActiveSkillsMiddleware(ChainMiddleware):
             parts += _explained(skill, blocks, by=by)
             if needed.missing:
                 parts.append(MISSING.format(name=skill.name, missing=", ".join(needed.missing)))
-            if note := await self._skills.missing_secrets(skill, context.user_id):
+            if note := await self._skills.missing_secrets(skill, context):
                 parts.append(note)
         if parts:
             key = anchor.id or ""
@@ -197,8 +197,8 @@ class ActiveSkillsMiddleware(ChainMiddleware):
         code = call["args"].get("command", call["args"].get("code")) if call["name"] in SHELLS else None
         named = self._skills.paths.in_code(code) if isinstance(code, str) else []
         context = cast("RunContext", request.runtime.context)
-        if self._skills.has_secrets(context.user_id) or any(skill.required_secrets for skill in named):
-            secrets = await self._skills.command_secrets(context.user_id, code, active, named)
+        if self._skills.has_secrets(context) or any(skill.required_secrets for skill in named):
+            secrets = await self._skills.command_secrets(context, code, active, named)
             if isinstance(secrets, str):
                 return error_result(call, secrets)
             result = _masked(await handler(_with_secrets(request, context, secrets)), secrets)
@@ -264,7 +264,12 @@ def used_skills(messages: Sequence[AnyMessage]) -> dict[str, ToolMessage]:
 
 
 def _read(skill: Skill) -> tuple[str, str]:
-    return package_digest(skill.folder), skill_text(skill)
+    """Return a skill's digest and text; a package that was removed meanwhile is said in the text."""
+    try:
+        return package_digest(skill.folder), skill_text(skill)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__  # its text has a path of this host
+        return "", f"The skill {skill.name} cannot be read any more: {reason}."
 
 
 def _entry(skill: Skill, use: SkillUse, *, turn_id: str, text_id: str) -> ActiveSkill:
