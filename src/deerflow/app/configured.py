@@ -28,7 +28,6 @@ _NOT_BUILT = {
     "auth": "nobody has to sign in: sign-in is not part of this version",
     "authorization": "roles are not checked: they are not part of this version",
     "channels": "no chat service is listened to: they are not part of this version",
-    "skill_scan": "installed skills are not checked: that is not part of this version",
 }
 """The consequence of configuring a section that nothing reads."""
 _SWITCHES = (
@@ -37,8 +36,6 @@ _SWITCHES = (
     "channels",
     "mcp_tasks",
     "plugins",
-    "skill_evolution",
-    "skill_scan",
 )
 """Sections without effect until something in them is enabled."""
 _FOLDER_STORAGE = "deerflow.skills.storage.local_skill_storage:LocalSkillStorage"

@@ -28,8 +28,6 @@ WAITING = {
     "channel_connections": "channels",
     "channels": "channels",
     "dedupe_storage": "channels",
-    "skill_evolution": "skills",
-    "skill_scan": "skills",
 }
 """Settings without effect yet, with the feature that will read them; remove a name when code reads it."""
 

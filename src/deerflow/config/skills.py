@@ -94,14 +94,31 @@ class SkillsSettings(Section):
 
 
 class SkillScanSettings(Section):
-    """Checks of installed skills for dangerous contents."""
+    """Checks of custom skills before they are written: installed, edited or written by agents."""
 
-    enabled: bool = Field(True, description="Check skills.")
+    enabled: bool = Field(
+        True,
+        description="Scan the files of a custom skill before it is written, without running them: secrets, "
+        "hidden text, injected instructions, harmful commands, obfuscation, links and programs. A finding of "
+        "the level `block` refuses it. If off, nothing is scanned.",
+    )
 
 
 class SkillEvolutionSettings(Section):
-    """Skills written by agents."""
+    """Skills written and improved by agents."""
 
-    enabled: bool = Field(False, description="Allow agents to write skills.")
-    moderation_model_name: str | None = Field(None, description="Model that reviews these skills.")
-    security_fail_closed: bool = Field(True, description="Reject a skill when its review fails.")
+    enabled: bool = Field(
+        False,
+        description="Give agents the tool `skill_manage`, which writes the user's custom skills. A person "
+        "approves new skills; a change is a draft until the skill's own cases or a person decide.",
+    )
+    moderation_model_name: str | None = Field(
+        None,
+        description="Model of `models:` that reviews changes of custom skills, also those made over HTTP. "
+        "Absent: the run's model reviews what agents write, if it can reason.",
+    )
+    security_fail_closed: bool = Field(
+        True,
+        description="Refuse a change whose review failed; otherwise it is written with a warning. An answer "
+        "of the model that is not the requested JSON always refuses it.",
+    )

@@ -74,6 +74,7 @@ def make_lead_agent(
             subagent_limit=limit,
             overflow=dependencies.settings.subagents.overflow,
             is_bootstrap=bool(agent_tools) and options.is_bootstrap,
+            writes_skills=bool(dependencies.skill_tools),
         ),
         tools=[
             *dependencies.tools(
@@ -84,6 +85,7 @@ def make_lead_agent(
             *agent_tools,
             *skills.tools,
             *dependencies.memory_tools,
+            *dependencies.skill_tools,
         ],
         middlewares=[
             *dependencies.chain(

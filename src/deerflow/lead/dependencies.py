@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from deerflow.agents.middlewares.memory import AgentMemory, Count
 from deerflow.agents.middlewares.model_errors import CircuitBreakers
 from deerflow.agents.skill_offers import SkillOffers
 from deerflow.config import Settings
+from deerflow.context import RunContext
 from deerflow.domain import RunOptions
 from deerflow.lead.chain import build_chain
 from deerflow.lead.custom_agents import Choices, CustomAgent, CustomAgents, make_setup_tool, make_update_tool
@@ -25,6 +26,7 @@ from deerflow.lead.skill_editors import SkillEditors
 from deerflow.memory import MemoryService
 from deerflow.models import ModelFactory
 from deerflow.skills import Skill, Skills
+from deerflow.skills.editor import SkillEditor
 from deerflow.skills.secrets import SkillSecrets
 from deerflow.subagents import (
     Background,
@@ -42,6 +44,7 @@ from deerflow.subagents import (
 from deerflow.subagents.teams import RoleRegistry, TeamServices, make_team_tool
 from deerflow.tools.catalog import get_available_tools, tool_groups
 from deerflow.tools.memory import make_memory_tools
+from deerflow.tools.skill_manage import Compare, make_skill_tool
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,8 @@ class LeadDependencies:
     skills: Skills = field(default_factory=lambda: Skills(None))
     skill_editors: SkillEditors | None = None
     """Makes the editors of users' skills; None: agents cannot change skills."""
+    compare_skill: Compare = lambda context, name: False
+    """Starts to compare a skill's draft with the version in use."""
     checkpointer: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
     mcp_tools: Sequence[BaseTool] = ()
@@ -151,6 +156,18 @@ class LeadDependencies:
         if memory is None or memory.learns:
             return ()
         return make_memory_tools(memory.memories, memory.settings.backend_config)
+
+    @cached_property
+    def skill_tools(self) -> Sequence[BaseTool]:
+        """The tool with which a lead agent writes skills, if `skill_evolution` is on."""
+        editors = self.skill_editors
+        if editors is None or not self.settings.skill_evolution.enabled:
+            return ()
+        return [make_skill_tool(partial(self._skill_editor, editors), self.compare_skill)]
+
+    def _skill_editor(self, editors: SkillEditors, context: RunContext) -> SkillEditor:
+        model_name = context.options.model_name or self.models.default_name
+        return editors.of(context.user_id, model_name=model_name, count=context.spend)
 
     @cached_property
     def subagents(self) -> SubagentRegistry:

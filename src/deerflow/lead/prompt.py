@@ -73,6 +73,20 @@ Rules:
 - Join the results: remove repetition, settle contradictions by evidence, keep every source.
 </subagent_system>"""
 
+SKILL_EVOLUTION = """\
+<skill_evolution>
+You can write skills with skill_manage, so that the next time is better than this one.
+- Consider a new skill after a task with five or more tool calls, after errors that you overcame, after the
+  user corrected how you work, and for work that comes again. Not for one-time tasks and simple questions.
+- Before you create one, look whether a skill for it exists and patch that instead. To create, call
+  skill_manage with action create: the user is asked, and a refusal is final.
+- When a skill you followed was wrong, incomplete or outdated, patch it at once, before you end the turn. Set
+  apply_now only if the user asked for the change.
+- Write what is general: when to use it, steps, pitfalls, how to check the result. No secrets, names or data
+  of this task. Add evals/evals.json with prompts and assertions, so that later changes can be compared.
+- Built-in skills cannot be changed: offer a copy (from_skill).
+</skill_evolution>"""
+
 EXCESS = {
     "drop": "Calls beyond {limit} are dropped and their work is lost.",
     "queue": "Calls beyond {limit} wait until one of the first has ended.",
@@ -109,6 +123,7 @@ def lead_prompt(
     subagent_limit: int = 0,
     overflow: Literal["drop", "queue"] = "drop",
     is_bootstrap: bool = False,
+    writes_skills: bool = False,
 ) -> str:
     """Return the whole prompt.
 
@@ -119,6 +134,7 @@ def lead_prompt(
         subagent_limit: How many tasks one reply may start; every section states the same number.
         overflow: What happens to calls beyond the limit.
         is_bootstrap: The user is creating a custom agent in this conversation.
+        writes_skills: The agent has the tool that writes skills.
     """
     limit = subagent_limit if subagents else 0
     return join_parts(
@@ -129,6 +145,7 @@ def lead_prompt(
             THINKING_STYLE.format(delegation_hint=DELEGATION_HINT.format(limit=limit) if limit else ""),
             CLARIFICATION,
             skills,
+            SKILL_EVOLUTION if writes_skills else "",
             _subagents_section(subagents, limit, overflow),
             WORKING_DIRECTORY,
             RESPONSE_STYLE,

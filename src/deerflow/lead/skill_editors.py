@@ -38,8 +38,9 @@ class SkillEditors:
         """
         return SkillEditor(
             custom_skills_of(self.loaded, self.paths, user),
+            self.skills,
+            user=user,
             reviewer=self._reviewer(model_name, count),
-            on_change=self.skills.refresh,
         )
 
     def _reviewer(self, model_name: str | None, count: Count) -> SkillReviewer | None:

@@ -51,12 +51,18 @@ _REASONS = {
         "host": "The command would run on the host itself, without a sandbox around it.",
         "obeyed_file": "Programs on the host execute or obey the file that would be written.",
         "outside": "This tool changes something outside that cannot be taken back.",
+        "skill_create": "A new skill can be used in all later conversations.",
+        "skill_change": "The changed skill is used in all later conversations, without a comparison.",
+        "skill_delete": "The skill would be deleted; its versions stay.",
     },
     "zh": {
         "rule": "设置要求由你决定这类调用（guardrails.rules 第 {rule} 条规则）。",
         "host": "该命令将直接在主机上运行，没有沙箱隔离。",
         "obeyed_file": "主机上的程序会执行或遵从将要写入的文件。",
         "outside": "该工具会改变外部内容，且无法撤销。",
+        "skill_create": "新技能可用于之后的所有对话。",
+        "skill_change": "修改后的技能将不经比较，直接用于之后的所有对话。",
+        "skill_delete": "该技能将被删除，其历史版本会保留。",
     },
 }
 _TOO_LONG = {

@@ -9,29 +9,54 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from deerflow.domain import DEFAULT_USER
 from deerflow.errors import ConflictError, NotFoundError
+from deerflow.skills.loader import Skills
 from deerflow.skills.review import SkillReviewer
-from deerflow.skills.versions import CustomSkills, FileContent, Package, SkillChange, Version
+from deerflow.skills.skill import Skill
+from deerflow.skills.versions import (
+    CustomSkills,
+    FileContent,
+    Package,
+    SkillChange,
+    Version,
+    read_package,
+)
 
 
 class SkillEditor:
     """Writes the custom skills of one user.
 
     Args:
+        library: All skills, which are looked at again after a change.
         reviewer: Reviews changes before they are written; None: no model can.
-        on_change: Called after the skills in use changed.
     """
 
     def __init__(
         self,
         skills: CustomSkills,
+        library: Skills,
         *,
+        user: str = DEFAULT_USER,
         reviewer: SkillReviewer | None = None,
-        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.skills = skills
+        self._library = library
+        self._user = user
         self._reviewer = reviewer
-        self._on_change = on_change
+
+    async def find(self, name: str) -> Skill | None:
+        """Return the skill of this name that agents of this user see; None if there is none."""
+        self._library.refresh()  # a skill that was just added is found
+        found = await asyncio.to_thread(self._library.all, user=self._user)
+        return next((skill for skill in found if skill.name == name), None)
+
+    async def copy(self, name: str) -> dict[str, FileContent]:
+        """Return the files of any skill, as the start of a custom one."""
+        skill = await self.find(name)
+        if skill is None:
+            raise NotFoundError("skill", name[:80])
+        return await asyncio.to_thread(read_package, skill.folder)
 
     async def create(self, name: str, package: Package, change: SkillChange) -> Version:
         """Write a new skill; a person approved it."""
@@ -79,7 +104,7 @@ class SkillEditor:
 
     async def _written(self, write: Callable[..., Version], *arguments: Any) -> Version:
         version = await asyncio.to_thread(write, *arguments)
-        self._on_change()
+        self._library.refresh()
         return version
 
 

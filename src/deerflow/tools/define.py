@@ -1,7 +1,7 @@
 """Turns async functions into tools, and DeerFlow's errors into error results for the model."""
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 from langchain.tools import ToolRuntime
@@ -84,6 +84,15 @@ class Described(BaseModel):
     @classmethod
     def _label(cls, values: Any) -> Any:
         return {"description": "", **values} if isinstance(values, dict) else values
+
+
+class AsksFirst(BaseModel):
+    """Arguments of a tool some of whose calls need a person's approval, whatever the rules' default is."""
+
+    @classmethod
+    def asked_about(cls, args: Mapping[str, Any]) -> str:
+        """Return the code of the reason why this call needs approval; empty if it needs none."""
+        raise NotImplementedError
 
 
 def _plain(text: str) -> str:

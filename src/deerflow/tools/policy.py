@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import orjson
 from langchain_core.tools import BaseTool
@@ -24,7 +24,7 @@ from langchain_core.tools import BaseTool
 from deerflow.config.tools import GuardrailRule
 from deerflow.sandbox import Sandbox
 from deerflow.sandbox.local import LocalSandbox
-from deerflow.tools.define import Described
+from deerflow.tools.define import AsksFirst, Described
 from deerflow.tools.edits import normal_path, patch_paths
 from deerflow.tools.shell import BashArguments, PythonArguments
 
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     import regex
 
 Action = Literal["allow", "deny", "ask"]
-ReasonCode = Literal["", "rule", "host", "outside", "obeyed_file"]
+ReasonCode = Literal[
+    "", "rule", "host", "outside", "obeyed_file", "skill_create", "skill_change", "skill_delete"
+]
 
 ACTS_OUTSIDE = "acts_outside"
 """Metadata key of a tool that sends, pays or changes something outside."""
@@ -60,6 +62,8 @@ class PolicyCall:
     """Another tool whose rules also apply: what `bash` may not do, a Python program must not do either."""
     paths: tuple[str, ...] = ()
     """The files that DeerFlow's own tools would access, as written in the call."""
+    asked_about: ReasonCode = ""
+    """Why the tool itself wants a person's approval of this call; empty if it wants none."""
     obeyed_file: str = ""
     """A file that it would write on the host and that other programs execute or read as configuration."""
 
@@ -73,6 +77,7 @@ class PolicyCall:
             {key: value for key, value in args.items() if key != _LABEL or not _has_label(tool)},
             is_on_host=_takes(tool, BashArguments, PythonArguments) and _is_bare(sandbox),
             acts_outside=_acts_outside(tool),
+            asked_about=_asked_about(tool, args),
             stands_for=SHELL if _takes(tool, PythonArguments) else "",
             paths=paths,
             obeyed_file=next((path for path in paths if is_auto_loaded(path)), "") if writes else "",
@@ -131,9 +136,16 @@ class Policy:
             return PolicyDecision(
                 "ask", "the tool changes something outside that cannot be taken back", "outside"
             )
+        if call.asked_about:
+            return PolicyDecision("ask", _ASKED_ABOUT[call.asked_about], call.asked_about)
         return PolicyDecision("allow")
 
 
+_ASKED_ABOUT: Mapping[ReasonCode, str] = {
+    "skill_create": "the agent would add a skill, which all later conversations can use",
+    "skill_change": "the agent would change a skill for all later conversations, without a comparison",
+    "skill_delete": "the agent would delete a skill",
+}
 _BY_RULE: Mapping[Action, str] = {
     "allow": "rule {number} of guardrails.rules allows it",
     "ask": "rule {number} of guardrails.rules leaves calls like this one to a person",
@@ -242,6 +254,13 @@ def _takes(tool: BaseTool | None, *arguments: type) -> bool:
 def _is_bare(sandbox: Sandbox) -> bool:
     """Return whether commands would run on the host; if none can run, the tool itself reports why."""
     return isinstance(sandbox, LocalSandbox) and sandbox.refusal is None
+
+
+def _asked_about(tool: BaseTool | None, args: Mapping[str, Any]) -> ReasonCode:
+    schema = tool.args_schema if tool is not None else None
+    if not isinstance(schema, type) or not issubclass(schema, AsksFirst):
+        return ""
+    return cast("ReasonCode", schema.asked_about(args))
 
 
 def _acts_outside(tool: BaseTool | None) -> bool:

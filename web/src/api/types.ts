@@ -81,7 +81,7 @@ export interface ActionRequest {
 export interface ApprovalRequest {
   readonly action_requests: readonly ActionRequest[];
   readonly hash?: string;
-  /** Why it is asked: `rule` (with the rule's number), `host`, `obeyed_file` or `outside`; other servers have their own words. */
+  /** Why it is asked: `rule` (with the rule's number), `host`, `obeyed_file`, `outside`, `skill_create`, `skill_change` or `skill_delete`; other servers have their own words. */
   readonly reason_code?: string;
   readonly rule?: number;
   /** Why the last answer did not count. */

@@ -12,7 +12,7 @@ from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
-from deerflow.skills import SKILL_FILE, FileContent, SkillChange, Version, read_package
+from deerflow.skills import SKILL_FILE, FileContent, SkillChange, Version
 from deerflow.skills.editor import SkillEditor
 
 router = APIRouter(prefix="/skills/custom", tags=["skills"])
@@ -75,10 +75,8 @@ async def delete_custom_skill(name: str, user: CurrentUser, deerflow: CurrentApp
 @router.post("/{name}/copy", **answers("CustomSkill", 404, 409, own_errors=_BLOCKED))
 async def copy_skill(name: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Copy a shipped skill to the caller's own, which can be edited and is used instead of it."""
-    skill = await asyncio.to_thread(deerflow.skill_library(user).find, name)
     editor = deerflow.skill_editor(user)
-    package = await asyncio.to_thread(read_package, skill.folder)
-    await editor.create(name, package, SkillChange(user, f"copied from {skill.source}"))
+    await editor.create(name, await editor.copy(name), SkillChange(user, "copied"))
     return json_response(await _skill_with_content(deerflow, name, user))
 
 
@@ -146,8 +144,7 @@ async def _editor(deerflow: DeerFlow, name: str, user: str) -> SkillEditor:
     try:
         await asyncio.to_thread(editor.skills.folder, name)
     except NotFoundError:
-        known = await asyncio.to_thread(deerflow.skill_library(user).all)
-        shipped = next((skill for skill in known if skill.name == name), None)
+        shipped = await editor.find(name)
         if shipped is None:
             raise
         raise InvalidInputError(
