@@ -5,6 +5,7 @@ working directory are the shell's, in every sandbox.
 """
 
 import asyncio
+import re
 import secrets
 from collections.abc import Callable
 from types import TracebackType
@@ -149,6 +150,10 @@ def _with_line_end(text: str) -> str:
     return text if not text or text.endswith("\n") else f"{text}\n"
 
 
+_SHELL_COMMAND = re.compile(
+    r"\s*(?:(?:python[\d.]*|bash|sh)[ \t]+(?:/\w|[\w./-]+\.(?:py|sh)\b|-[a-zA-Z]+[ \t])"
+    r"|pip3?[ \t]+install[ \t])"
+)
 MAX_CODE_BYTES = 90_000
 """A little less than a sandbox accepts as one command."""
 COMMAND = """\
@@ -178,6 +183,9 @@ async def python_tool(*, description: str, code: str, runtime: Runtime) -> str |
         raise refuse(
             f"The code has more than {MAX_CODE_BYTES} bytes. Write it to a file with write_file and run that."
         )
+    # Small models do this with the scripts of skills, and a SyntaxError does not tell them what to change.
+    if _SHELL_COMMAND.match(code):
+        raise refuse("This is a shell command, not Python code: call the tool bash with it as the command.")
     return await run_in_sandbox(as_command(code), runtime, tool="python")
 
 

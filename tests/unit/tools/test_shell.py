@@ -222,6 +222,20 @@ async def test_code_that_no_sandbox_takes_is_refused_with_what_to_do(tmp_path: P
     assert sandbox.commands == []
 
 
+@pytest.mark.parametrize(
+    "code", ["python3 /mnt/skills/public/x/scripts/y.py a.csv", "python -m pip install x", "pip install x"]
+)
+async def test_a_shell_command_is_no_python_code(tmp_path: Path, code: str) -> None:
+    sandbox = FolderSandbox(tmp_path)
+
+    answer = await run(tmp_path, code, sandbox=sandbox)
+    other = await run(tmp_path, "python = 4\nbash = python -1\nprint(bash)")
+
+    assert "call the tool bash" in str(answer.content)
+    assert sandbox.commands == []
+    assert other.content == "3\n"
+
+
 async def test_calls_run_side_by_side(tmp_path: Path) -> None:
     answers = await asyncio.gather(*(run(tmp_path / str(n), f"print({n})") for n in range(3)))
 
