@@ -3,6 +3,7 @@
 import base64
 import json
 import subprocess
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from support.documented import Documented
 from support.gateway import GatewayProcess, client_of
 from support.model_server import ScriptedModel, call, calls, text
 from support.scene import Scene, Seen
+from support.waiting import stored
 
 VALUE = "wk-4f9!Q z'7\"q$X-0093"
 FETCH = "/mnt/skills/public/weather/scripts/fetch.py"
@@ -37,6 +39,7 @@ name: shy
 description: Is only for people.
 required-secrets: [SHY_KEY]
 secrets-autonomous: false
+allowed-tools: bash
 ---
 Run scripts/show.sh and nothing else at all.
 """
@@ -195,6 +198,35 @@ async def test_secrets_of_a_skill_for_people_need_a_slash(scene: Scene) -> None:
 
     assert outputs(by_agent)[-1] == "[]"
     assert outputs(by_user)[-1] not in ("[]", f"[{VALUE}]")
+
+
+async def test_a_skill_stays_active_after_a_crash(
+    scene: Scene, process: GatewayProcess, gate: threading.Event
+) -> None:
+    await put(scene, "shy", SHY_KEY=VALUE)
+    show = call("bash", command="sh /mnt/skills/public/shy/scripts/show.sh")
+    scene.model.will_say(
+        show, text("lost").held(gate), show + call("ls", path="/mnt/user-data"), text("Done.")
+    )
+    body = {"input": {"messages": [{"role": "user", "content": "/shy go"}]}, "on_disconnect": "continue"}
+    async with process.client() as api:
+        run = (await api.post(f"/threads/{scene.thread}/runs", json=body)).json()
+        await scene.model.until(lambda scripted: len(scripted.requests) == 2)
+        await stored(api)
+    process.kill()
+    gate.set()
+    process.start()
+
+    async with process.client() as api:
+        values = (await api.get(f"/threads/{scene.thread}/runs/{run['run_id']}/join")).json()
+        ended = (await api.get(f"/threads/{scene.thread}/runs/{run['run_id']}")).json()
+
+    first, second, refused = [
+        each["content"].strip() for each in values["messages"] if each["type"] == "tool"
+    ]
+    assert (first, second) == ("[(hidden)]", "[(hidden)]")
+    assert "ls was not called: the active skill shy allows only" in refused
+    assert (ended["attempt"], [used["name"] for used in ended["skills"]]) == (2, ["shy"])
 
 
 def test_secrets_are_set_and_removed_in_the_terminal(process: GatewayProcess) -> None:

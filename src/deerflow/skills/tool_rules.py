@@ -19,6 +19,7 @@ SHELL = "bash"
 _TOGETHER: Mapping[str, tuple[str, ...]] = {
     "task": ("task", "task_status", "task_result", "task_message", "task_cancel"),
     "read_file": ("read_file", "view_image"),
+    "grep": ("grep", "search_files"),
 }
 """Tools that one name allows together."""
 
