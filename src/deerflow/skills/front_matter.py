@@ -147,6 +147,8 @@ def _as_text(lines: list[str]) -> str | None:
     """Return a value as one line of text; None for a list, mapping or tag, which is not meant as text."""
     value = " ".join(line.strip() for line in lines if line.strip())
     closing = {"[": "]", "{": "}"}.get(value[0])
+    if not value.isprintable():  # a control character: better not read than read without it
+        return None
     if value[0] in "!|>" or (closing is not None and closing not in value[1:-1]):
         return None
     if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
