@@ -17,6 +17,7 @@ from deerflow.errors import ConfigError
 
 CONFIG_NAME = "config.yaml"
 EXTENSIONS_NAMES = ("extensions_config.json", "mcp_config.json")
+SKILL_STATES_NAME = "skills_state_config.json"
 HOME_NAME = ".deer-flow"
 
 VARIABLES = {
@@ -71,6 +72,11 @@ class SettingsFiles:
         """The path of the extensions file; it may not exist."""
         return self.extensions or self.project_root / EXTENSIONS_NAMES[0]
 
+    @property
+    def skill_states(self) -> Path:
+        """The file in which older guides enable and disable skills; it may not exist."""
+        return self.project_root / SKILL_STATES_NAME
+
     def skills(self, configured: str | None) -> Path:
         """Return the folder of skills; `configured` is the value of `skills.path`."""
         named = configured or self.env.get("DEER_FLOW_SKILLS_PATH") or "skills"
@@ -100,7 +106,7 @@ def find_settings_files(path: Path | None, *, env: Mapping[str, str], cwd: Path)
         home=cwd / Path(home).expanduser() if home else root / HOME_NAME,
         config=config,
         extensions=_first_file(extensions),
-        watched=(*configs, *extensions, root / ".env"),
+        watched=(*configs, *extensions, root / SKILL_STATES_NAME, root / ".env"),
         env=merged,
     )
 

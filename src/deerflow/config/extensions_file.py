@@ -12,7 +12,7 @@ from yaml import YAMLError
 from yaml.nodes import Node
 
 from deerflow.config.check import check
-from deerflow.config.extensions import ExtensionsSettings, McpServerSettings
+from deerflow.config.extensions import ExtensionsSettings, McpServerSettings, SkillState
 from deerflow.config.section import Section
 from deerflow.config.variables import Unset, restore, substitute
 from deerflow.config.yaml_file import MAX_BYTES, MAX_DEPTH, Document, compose, read_text
@@ -32,6 +32,22 @@ def read_extensions(path: Path | None, env: Mapping[str, str]) -> tuple[Extensio
     document = read_document(path)
     data, unset = substitute(document.data, env)
     return check(ExtensionsSettings, data, document), unset
+
+
+def read_skill_states(path: Path) -> dict[str, SkillState]:
+    """Return which skills a `skills_state_config.json` enables, by name or as `{"enabled": …}`."""
+    document = read_document(path)
+    listed = document.data.get("skills", document.data)
+    if not isinstance(listed, dict):
+        raise ConfigError(f'{path}: "skills" must be an object, such as {{"notes": {{"enabled": false}}}}')
+    states = {}
+    for name, value in listed.items():
+        is_enabled = value.get("enabled", True) if isinstance(value, dict) else value
+        if not isinstance(is_enabled, bool):
+            where = f"{path}{document.at(('skills', name) if 'skills' in document.data else (name,))}"
+            raise ConfigError(f'{where}: {name}: write true, false or {{"enabled": false}}')
+        states[name] = SkillState(enabled=is_enabled)
+    return states
 
 
 def read_document(path: Path | None) -> Document:

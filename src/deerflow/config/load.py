@@ -10,7 +10,7 @@ from deerflow.config.check import UnusedKey, check, dotted, unused_keys
 from deerflow.config.effect import REMOVED, WAITING, Fault
 from deerflow.config.environment import Paths, SettingsFiles, find_settings_files
 from deerflow.config.extensions import ExtensionsSettings
-from deerflow.config.extensions_file import read_document, read_extensions
+from deerflow.config.extensions_file import read_document, read_extensions, read_skill_states
 from deerflow.config.section import is_listed
 from deerflow.config.settings import CONFIG_VERSION, Settings
 from deerflow.config.variables import Unset, substitute, variables_inside
@@ -75,6 +75,8 @@ def load_from(files: SettingsFiles) -> LoadedSettings:
     document = read_yaml(files.config) if files.config else Document(None, {})
     settings, problems, unused = _settings_in(document, files.env)
     from_file, unset = read_extensions(files.extensions, files.env)
+    if older := read_skill_states(files.skill_states):
+        from_file = from_file.model_copy(update={"skills": {**older, **from_file.skills}})
     over = {name: getattr(settings.extensions, name) for name in settings.extensions.model_fields_set}
     extensions = from_file.model_copy(update=over)
     return LoadedSettings(

@@ -49,6 +49,24 @@ def test_the_older_name_is_found_and_the_newer_one_wins(project: Project) -> Non
     assert list(project.load().extensions.skills) == ["new"]
 
 
+@pytest.mark.parametrize("is_wrapped", [True, False])
+def test_skill_states_of_older_guides_are_read_beside_it(project: Project, is_wrapped: bool) -> None:
+    states = {"podcast": {"enabled": False}, "notes": False, "maps": True}
+    project.write('{"skills": {"notes": {"enabled": true}}}', "extensions_config.json")
+    project.write(json.dumps({"skills": states} if is_wrapped else states), "skills_state_config.json")
+
+    skills = project.load().extensions.skills
+
+    assert {name: state.enabled for name, state in skills.items()} == {
+        "podcast": False,
+        "notes": True,  # the newer file
+        "maps": True,
+    }
+    project.write('{"skills": {"podcast": "off"}}', "skills_state_config.json")
+    with pytest.raises(ConfigError, match=r"skills_state_config.json \(line 1\): podcast: write true"):
+        project.load()
+
+
 def test_config_yaml_wins_key_by_key(project: Project) -> None:
     project.write('{"skills": {"a": {}}, "middlewares": ["x:Y"]}', "extensions_config.json")
 
