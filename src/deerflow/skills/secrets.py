@@ -111,9 +111,9 @@ class SkillSecrets:
         """Return the secrets of one request encrypted, to be stored with its run."""
         if not isinstance(values, Mapping) or not all(isinstance(each, str) for each in values):
             raise InvalidInputError("context.secrets must be an object with a text for each name")
-        for name, value in values.items():
-            check_value(name, value)
-        return self._cipher().encrypt(json.dumps(dict(values)).encode()).decode()
+        # Clients send an empty value for a secret that their user has not set.
+        given = {name: check_value(name, value) for name, value in values.items() if value not in (None, "")}
+        return self._cipher().encrypt(json.dumps(given).encode()).decode()
 
     def unseal(self, sealed: str) -> dict[str, str]:
         """Return the secrets that `seal` encrypted; none if the key was changed since."""

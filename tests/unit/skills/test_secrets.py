@@ -53,6 +53,28 @@ def test_changes_of_another_process_are_seen_and_output_is_masked(tmp_path: Path
     assert "value" not in repr(CommandSecrets(second, {"API_KEY": "second-value"}))
 
 
+def test_secrets_of_one_request_are_sealed(tmp_path: Path) -> None:
+    secrets = SkillSecrets(tmp_path)
+    sealed = secrets.seal({"API_KEY": "sent-value", "OTHER_KEY": "", "MORE": None})
+    redact = secrets.redactor("ann", secrets.unseal(sealed).values())
+
+    assert "sent-value" not in sealed
+    assert SkillSecrets(tmp_path).unseal(sealed) == {"API_KEY": "sent-value"}
+    assert (SkillSecrets(tmp_path / "other").unseal(sealed), redact and redact.known("a sent-value")) == (
+        {},
+        "a (hidden)",
+    )
+    for wrong in (
+        "API_KEY",
+        {"API_KEY": 7},
+        {"API_KEY": "short"},
+        {7: "long-enough"},
+        {"LD_PRELOAD": "long-enough"},
+    ):
+        with pytest.raises(InvalidInputError):
+            secrets.seal(wrong)
+
+
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     def put(number: int) -> None:
         SkillSecrets(tmp_path).put("ann", SKILL, {f"KEY_{number}": f"value-{number}"})
