@@ -8,7 +8,7 @@ SECONDS ?= 60
 EXAMPLES ?= 500
 TARGETS ?=
 SANDBOX_PYTHON ?= $(shell PATH=/usr/local/bin:/usr/bin:/bin command -v python3)
-RUN_EXTRAS := acp anthropic deepseek google mcp ollama
+RUN_EXTRAS := acp anthropic ddgs deepseek google mcp ollama
 EXTRAS ?=
 UV := .boot/bin/uv
 BIN := .venv/bin

@@ -99,9 +99,17 @@ EXAMPLES: dict[str, str] = {
   api_key: ollama
 """,
     "tools": """\
+- name: web_search
+  group: web
+  use: tavily
+  api_key: $TAVILY_API_KEY
+  max_results: 5
+- name: web_fetch
+  group: web
+- name: image_search
+  group: web
+  use: ddg
 - name: grep
-  group: file:read
-  use: deerflow.tools.files:grep_tool
   max_results: 100
 """,
     "tool_groups": """\

@@ -10,6 +10,7 @@ from deerflow.observability.watch import Watch
 from deerflow.sandbox import Sandbox
 from deerflow.skills.secrets import CommandSecrets
 from deerflow.storage import EffectState
+from deerflow.web.service import WebSession
 
 Publish = Callable[[Mapping[str, Any]], None]
 """Publishes a `custom` event to the subscribers of the run; its `type` names the kind."""
@@ -68,6 +69,8 @@ class RunContext:
     """Secrets of skills for the current tool call; None if the user has none."""
     effects: Effects | None = None
     """None outside a run: nothing is resumed there."""
+    web: WebSession | None = None
+    """Searches and pages that the run's agents share; None outside a run."""
     watch: Watch = field(default_factory=Watch)
     """Metrics for operators, and spans if tracing is enabled."""
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -141,6 +141,20 @@ class AcpError(DeerFlowError):
     code = "acp_failed"
 
 
+class WebError(DeerFlowError):
+    """A search or a page of the web failed; the message names the provider or the page, and the reason."""
+
+    code = "web_failed"
+
+
+class RateLimitedError(WebError):
+    """A provider refuses further requests for now."""
+
+    def __init__(self, message: str, *, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
 class SandboxError(DeerFlowError):
     """A sandbox operation failed; the message is written for the model."""
 

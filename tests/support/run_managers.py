@@ -27,6 +27,7 @@ from deerflow.runtime.usage import SideUsage
 from deerflow.runtime.webhooks import Webhooks
 from deerflow.sandbox import Sandbox, SandboxProvider
 from deerflow.storage import OwnerLock, Storage
+from deerflow.web.service import WebService
 
 STEPS = ("first", "second")
 
@@ -115,7 +116,13 @@ async def open_run_manager(
         storage=storage,
         bridge=bridge,
         worker=Worker(
-            storage=storage, bridge=bridge, paths=paths, preparer=preparer, states=states, watch=watch
+            storage=storage,
+            bridge=bridge,
+            paths=paths,
+            preparer=preparer,
+            states=states,
+            watch=watch,
+            web=WebService(),
         ),
         preparer=preparer,
         states=states,

@@ -15,6 +15,7 @@ from deerflow.context import RunContext
 from deerflow.domain import ThreadFolders
 from deerflow.errors import PathRefusedError, SandboxError, SandboxTimeoutError
 from deerflow.sandbox import CommandResult, Match, OutputListener, Sandbox
+from deerflow.web.service import WebSession
 
 USER_DATA = "/mnt/user-data"
 
@@ -152,6 +153,7 @@ def run_context(
     sandbox: Sandbox | None = None,
     settings: Settings | None = None,
     published: list[Mapping[str, Any]] | None = None,
+    web: WebSession | None = None,
 ) -> RunContext:
     """Return the context of a run whose thread lives below `root`."""
     folders = ThreadFolders("t1", root)
@@ -164,4 +166,5 @@ def run_context(
         folders=folders,
         sandbox=sandbox or FolderSandbox(folders.user_data),
         publish=(published if published is not None else []).append,
+        web=web,
     )

@@ -11,10 +11,10 @@ PACKAGE = Path(deerflow.__file__).parent
 LAYERS = [
     ["errors", "domain"],
     ["config", "addresses", "connection_errors"],
-    ["guarded_http", "observability", "periodic", "plugins", "programs"],
+    ["guarded_http", "observability", "periodic", "pinned_http", "plugins", "programs"],
     ["storage"],
     ["retrieval"],
-    ["models", "sandbox", "skills", "memory", "mcp", "acp"],
+    ["models", "sandbox", "skills", "memory", "mcp", "acp", "web"],
     ["context", "files"],
     ["tools"],
     ["agents"],

@@ -21,8 +21,9 @@ from deerflow.models import ModelFactory
 from deerflow.models.providers import COMPATIBLE, class_path
 from deerflow.sandbox import tier_of
 from deerflow.subagents.python_agents import load_agents
-from deerflow.tools.catalog import tool_problems
+from deerflow.tools.catalog import PROVIDERS, tool_problems
 from deerflow.tools.policy_provider import make_provider
+from deerflow.web.providers import configured_providers, missing_keys
 
 _NOT_BUILT = {
     "auth": "nobody has to sign in: sign-in is not part of this version",
@@ -61,6 +62,7 @@ def faults_of(loaded: LoadedSettings, factory: ModelFactory | None = None) -> li
         *_models(loaded.settings, factory),
         *_mounts(loaded.settings),
         *_tools(loaded.settings),
+        *_web_keys(loaded),
         *load_middlewares(loaded.extensions.middlewares)[1],
         *load_agents(loaded.extensions.agents)[1],
         *_skills(loaded),
@@ -228,6 +230,17 @@ def _tools(settings: Settings) -> Iterator[Fault]:
         is_old = (entry.use or "").strip().startswith(TOOLS_OF_DEERFLOW_2)
         fix = _REPLACE_TOOL if is_old else "correct the entry, or take it out"
         yield Fault(f"tools[{entry.name}]", f"left out: {problem}", fix)
+
+
+def _web_keys(loaded: LoadedSettings) -> Iterator[Fault]:
+    for entry in loaded.settings.tools:
+        try:
+            providers = configured_providers(entry, PROVIDERS.get(entry.name, ()), default="")
+        except ConfigError:
+            continue  # another kind of tool, or reported as such
+        for provider, variable in missing_keys(providers, loaded.env):
+            fix = f"set `api_key` of the entry, or the variable {variable}"
+            yield Fault(f"tools[{entry.name}]", f"{provider.name} has no key: it will refuse requests", fix)
 
 
 def _skills(loaded: LoadedSettings) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ from deerflow.config.effect import Fault
 from deerflow.domain import RunRecord, RunRequest, ThreadFolders
 from deerflow.errors import ConflictError
 from deerflow.files.home_marker import home_problem
-from deerflow.files.upload_conversion import DocumentConverter
+from deerflow.files.upload_conversion import DocumentConverter, markdown_of
 from deerflow.models import ModelFactory, quiet_tracing
 from deerflow.periodic import Periodic
 from deerflow.runtime import RunManager, StreamBridge, ThreadStates, Worker
@@ -26,6 +26,7 @@ from deerflow.skills import Skill, Skills
 from deerflow.skills.editor import SkillEditor
 from deerflow.skills.library import SkillLibrary, enabling
 from deerflow.storage import OwnerLock
+from deerflow.web.service import WebService
 
 logger = logging.getLogger(__name__)
 
@@ -63,11 +64,12 @@ class DeerFlow:
             memories=self.memories,
             titles=lambda: self.settings.title,
         )
+        self.documents = DocumentConverter(settings=lambda: self.settings.uploads)
+        self.web = WebService(env=lambda: self.loaded.env, convert_document=self._convert_document)
         self.webhooks = Webhooks(self.storage, self.state, lambda: self.settings.runs.webhook_allow_cidrs)
         self.runs = self._run_manager(resources.owner, bridge, capacity)
         self._expiry = Periodic(self._delete_expired, _EXPIRY_SECONDS, name="deleting expired data")
         self._reindexing = Periodic(resources.index.reindex, _REINDEX_SECONDS, name="embedding texts anew")
-        self.documents = DocumentConverter(settings=lambda: self.settings.uploads)
         self.task_cancel_requests = TaskCancelRequests(
             store=self.storage.store,
             cancel=self.subagents.request_cancel,
@@ -213,6 +215,7 @@ class DeerFlow:
             preparer=self._components,
             states=self.state,
             watch=self.watch,
+            web=self.web,
         )
         return RunManager(
             storage=self.storage,
@@ -236,6 +239,9 @@ class DeerFlow:
             await self.storage.retention.drop_checkpoints(run.thread_id, keep=keep)
         await self.threads.delete_temporary(run)
 
+    async def _convert_document(self, content: bytes, kind: str) -> str:
+        return await markdown_of(content, kind, self.settings.uploads.pdf_converter)
+
     async def _delete_expired(self) -> None:
         days = self._components.source.current().settings.runs.retention_days
         await drop_expired_events(self.storage.retention, days)
@@ -258,6 +264,7 @@ class DeerFlow:
         await self._expiry.aclose()
         await self._reindexing.aclose()
         await self.runs.aclose()
+        await self.web.aclose()
         await self.memories.learner.aclose(self.settings.memory.shutdown_flush_timeout_seconds)
         await self._components.aclose()
 

@@ -40,6 +40,7 @@ from deerflow.config.tools import (
     ToolOutputSettings,
     ToolSettings,
     UploadSettings,
+    WebSettings,
 )
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "ToolOutputSettings",
     "ToolSettings",
     "UploadSettings",
+    "WebSettings",
     "canonical_use",
     "install_hint",
     "load_settings",

@@ -10,11 +10,26 @@ from deerflow.errors import ConfigError
 _COMPATIBLE = "deerflow.models.compatible:CompatibleChatOpenAI"
 _FILE_TOOLS = ("ls", "read_file", "glob", "grep", "write_file", "str_replace")
 
+_SEARCHING = ("ddg_search", "searxng", "serper", "brave", "tavily", "infoquest", "exa", "firecrawl")
+_FETCHING = ("jina_ai", "browserless", "crawl4ai", "exa", "infoquest", "firecrawl", "tavily")
+_BOTH = ("groundroute", "fastcrw")
+_WEB_TOOLS = {
+    "web_search": (*_SEARCHING, *_BOTH),
+    "web_fetch": (*_FETCHING, *_BOTH),
+    "image_search": ("image_search", "infoquest", "serper", "brave"),
+}
+"""The web tools of DeerFlow 2 with the packages that have them; the tool reads the provider from `use`."""
+
 ALIASES: dict[str, str] = {
     "deerflow.sandbox.local:LocalSandboxProvider": "local",
     "deerflow.community.aio_sandbox:AioSandboxProvider": "aio",
     "deerflow.sandbox.tools:bash_tool": "deerflow.tools.shell:bash_tool",
     **{f"deerflow.sandbox.tools:{name}_tool": f"deerflow.tools.files:{name}_tool" for name in _FILE_TOOLS},
+    **{
+        f"deerflow.community.{package}.tools:{name}_tool": f"deerflow.tools.web:{name}_tool"
+        for name, packages in _WEB_TOOLS.items()
+        for package in packages
+    },
     "deerflow.guardrails.builtin:AllowlistProvider": "deerflow.tools.policy_provider:AllowlistProvider",
     "deerflow.models.patched_openai:PatchedChatOpenAI": _COMPATIBLE,
     "deerflow.models.patched_deepseek:PatchedChatDeepSeek": _COMPATIBLE,

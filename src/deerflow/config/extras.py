@@ -17,6 +17,7 @@ from pathlib import Path
 PURPOSES: Mapping[str, str] = {
     "acp": "agents that run as programs of their own (ACP)",
     "anthropic": "models of Anthropic",
+    "ddgs": "web search without a key (DuckDuckGo and others)",
     "deepseek": "DeepSeek's own LangChain class",
     "embeddings": "a better embedding model, for memory and documents",
     "google": "models of Google",
@@ -32,6 +33,7 @@ PURPOSES: Mapping[str, str] = {
 EXTRAS: Mapping[str, str] = {
     "acp": "acp",
     "bpe_openai": "tokens",
+    "ddgs": "ddgs",
     "langchain_anthropic": "anthropic",
     "langchain_deepseek": "deepseek",
     "langchain_google_genai": "google",

@@ -58,6 +58,7 @@ from deerflow.config.tools import (
     ToolSearchSettings,
     ToolSettings,
     UploadSettings,
+    WebSettings,
 )
 
 CONFIG_VERSION = 34
@@ -81,6 +82,7 @@ class Settings(Section):
     tool_search: ToolSearchSettings = section(ToolSearchSettings)
     tool_output: ToolOutputSettings = section(ToolOutputSettings)
     tool_progress: ToolProgressSettings = section(ToolProgressSettings)
+    web: WebSettings = section(WebSettings)
     read_before_write: ReadBeforeWriteSettings = section(ReadBeforeWriteSettings)
     guardrails: GuardrailsSettings = section(GuardrailsSettings)
     uploads: UploadSettings = section(UploadSettings)

@@ -21,7 +21,9 @@ class ToolSettings(OpenSection):
     use: str | None = Field(
         None,
         min_length=1,
-        description="The tool as `module:name`, or the name of an installed plug-in. Absent: `name`.",
+        description="The tool as `module:name`, or the name of an installed plug-in; for `web_search`, "
+        "`web_fetch` and `image_search` also the name of a provider, such as `tavily` or `ddg` "
+        "(`docs/howto/web.md`). Absent: `name`.",
     )
 
 
@@ -85,6 +87,54 @@ class ToolProgressSettings(Section):
         10, ge=0, description="Minimum number of words of results that are compared."
     )
     exempt_tools: tuple[str, ...] = Field((), description="Tools whose results are not compared.")
+
+
+class WebSettings(Section):
+    """Searching the web and reading its pages, for the tools `web_search`, `image_search` and `web_fetch`."""
+
+    cache_seconds: float = Field(
+        900,
+        ge=0,
+        description="Seconds for which a run, its sub-agents included, reuses the results of a search and "
+        "the text of a page. 0: only for requests at the same time.",
+    )
+    timeout_seconds: float = Field(
+        30, gt=0, description="Maximum duration of fetching one page, with redirects and retries."
+    )
+    extract_seconds: float = Field(
+        20, gt=0, description="Maximum duration of extracting the text of one page, in its own process."
+    )
+    max_bytes: int = Field(
+        10_485_760, ge=1024, description="Maximum size of a page in bytes, after decompression."
+    )
+    max_redirects: int = Field(10, ge=0, le=30, description="Maximum number of redirects of one page.")
+    max_parallel: int = Field(
+        16, ge=1, description="Maximum number of pages that one process fetches at the same time."
+    )
+    page_chars: int = Field(
+        8000,
+        ge=500,
+        le=10_000,
+        description="Characters of a page that one call of `web_fetch` returns by default; further calls "
+        "read on. The whole text is stored as a file of the thread.",
+    )
+    respect_robots: bool = Field(
+        True, description="Fetch no page that the site's `robots.txt` forbids to `DeerFlow` or to all robots."
+    )
+    user_agent: str = Field(
+        "Mozilla/5.0 (compatible; DeerFlow/3.0)",
+        min_length=1,
+        pattern=r"^[\x20-\x7e]+$",
+        description="The `User-Agent` header of requests for pages.",
+    )
+    allow_private_hosts: tuple[str, ...] = Field(
+        (),
+        description="Hosts that may have private addresses, such as `wiki.example.org`, `*.corp.example` or "
+        "`127.0.0.1:8000`. All other hosts must have public addresses.",
+    )
+    allow_cidrs: tuple[str, ...] = Field(
+        (), description="Private networks that pages may be fetched from, such as `10.1.0.0/16`."
+    )
 
 
 class ReadBeforeWriteSettings(Section):

@@ -15,12 +15,12 @@ from typing_extensions import override
 from deerflow.addresses import ALLOW_CIDRS, Network, checked_addresses
 from deerflow.config.extensions import McpOAuthSettings, McpServerSettings
 from deerflow.domain.json_counter import JsonCounter
-from deerflow.errors import AddressRefusedError, McpError
+from deerflow.errors import McpError
 from deerflow.mcp.base import Limits
 from deerflow.mcp.bounds import CutStream, EventCounter
+from deerflow.pinned_http import PinnedTransport
 
 CONNECT_SECONDS = 30
-MAX_ADDRESSES = 4
 _PLAIN = "identity"
 _SESSION_HEADER = "mcp-session-id"
 
@@ -96,13 +96,16 @@ class HttpTransport:
     def _client(self) -> httpx2.AsyncClient:
         is_checked = self._networks is not None
         return httpx2.AsyncClient(
-            transport=CheckedTransport(self._networks or ()) if is_checked else None,
+            transport=PinnedTransport(self._look_up) if is_checked else None,
             trust_env=not is_checked,  # a proxy would resolve the name again
             headers={**self._settings.headers, "Accept-Encoding": _PLAIN},
             timeout=httpx2.Timeout(CONNECT_SECONDS, read=self._silence_seconds),
             event_hooks={"response": [self._check_response]},
             auth=self._auth,
         )
+
+    async def _look_up(self, host: str, port: int) -> list[str]:
+        return await checked_addresses(host, port, allowed=self._networks or (), setting=ALLOW_CIDRS)
 
     async def _check_response(self, response: httpx2.Response) -> None:
         """Record an error status, and limit the size of the response."""
@@ -116,39 +119,6 @@ class HttpTransport:
 
     def _note(self, problem: str) -> None:
         self._problem = problem
-
-
-class CheckedTransport(httpx2.AsyncHTTPTransport):
-    """Connects only to allowed addresses, and to exactly the address that was checked."""
-
-    def __init__(self, networks: tuple[Network, ...]) -> None:
-        super().__init__(trust_env=False)
-        self._networks = networks
-
-    @override
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        url = request.url
-        port = url.port or (443 if url.scheme == "https" else 80)
-        try:
-            found = await checked_addresses(url.host, port, allowed=self._networks, setting=ALLOW_CIDRS)
-        except (AddressRefusedError, OSError) as error:
-            raise httpx2.ConnectError(str(error), request=request) from error
-        # The host name stays in the Host header and in the TLS handshake.
-        extensions = {**request.extensions, "sni_hostname": url.host}
-        last = httpx2.ConnectError(f"{url.host} has no address", request=request)
-        for address in found[:MAX_ADDRESSES]:
-            dialled = httpx2.Request(
-                request.method,
-                url.copy_with(host=address),
-                headers=request.headers,
-                stream=request.stream,
-                extensions=extensions,
-            )
-            try:
-                return await super().handle_async_request(dialled)
-            except httpx2.ConnectError as error:
-                last = error
-        raise last
 
 
 class _Bounded(httpx2.AsyncByteStream):

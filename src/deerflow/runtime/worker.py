@@ -49,6 +49,7 @@ from deerflow.runtime.unfinished import keep_unfinished
 from deerflow.runtime.usage import RunStats, prices_of
 from deerflow.sandbox import SandboxProvider
 from deerflow.storage import LogBatch, RunEnd, Storage, fence
+from deerflow.web.service import WebService
 
 logger = logging.getLogger(__name__)
 
@@ -152,6 +153,7 @@ class Worker:
         preparer: RunPreparer,
         states: ThreadStates,
         watch: Watch,
+        web: WebService,
     ) -> None:
         self._storage = storage
         self._bridge = bridge
@@ -159,6 +161,7 @@ class Worker:
         self._preparer = preparer
         self._states = states
         self._watch = watch
+        self._web = web
 
     async def execute(self, run: RunRecord, log: RunLog, handle: RunHandle) -> None:
         """Execute a claimed `run` to its end; whatever happens, it is settled and its log ends."""
@@ -245,7 +248,7 @@ class Worker:
         """Yield the run's context; release its resources when the block exits."""
         request = run.request
         folders = self._paths.thread(run.user_id, run.thread_id)
-        async with setup.sandboxes.acquire(folders) as sandbox:
+        async with setup.sandboxes.acquire(folders) as sandbox, self._web.session() as web:
             effects = RunEffects(
                 log=self._storage.effects,
                 run=run,
@@ -271,6 +274,7 @@ class Worker:
                     run.id, attempt=run.attempt, used=used
                 ),
                 effects=effects,
+                web=web,
                 watch=self._watch,
                 extra=request.context,
             )

@@ -1,7 +1,7 @@
 """Selects an agent's tools: the sandbox's, the settings', built-in ones, sub-agents', MCP and ACP tools."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from langchain_core.tools import BaseTool
 
@@ -25,6 +25,9 @@ from deerflow.tools.present import present_files_tool
 from deerflow.tools.search_files import search_files_tool
 from deerflow.tools.shell import bash_tool, python_tool
 from deerflow.tools.vision import view_image_tool
+from deerflow.web.page_providers import LOCAL, REMOTE_FETCHES
+from deerflow.web.providers import provider_name
+from deerflow.web.search_providers import IMAGE_SEARCHES, SEARCHES
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +46,12 @@ SANDBOX_TOOLS: tuple[tuple[str, BaseTool], ...] = (
     ("bash", python_tool),
 )
 """The tools that work in the sandbox, with their groups."""
+PROVIDERS: Mapping[str, Collection[str]] = {
+    "web_search": SEARCHES.keys(),
+    "image_search": IMAGE_SEARCHES.keys(),
+    "web_fetch": {LOCAL, *REMOTE_FETCHES},
+}
+"""The web tools, with the short names of their providers."""
 SANDBOX_MODULES = frozenset(
     {"deerflow.tools", *(f"deerflow.tools.{name}" for name in ("edits", "files", "search_files", "shell"))}
 )
@@ -149,8 +158,8 @@ def _resolve(entry: ToolSettings) -> BaseTool | None:
 
 def _load(entry: ToolSettings) -> BaseTool:
     """Return the entry's tool under its configured name."""
-    use = entry.use or entry.name
-    found = resolve_use(use) if ":" in use else find_plugin(GROUP, use.strip()).load()
+    use = _path_of(entry)
+    found = resolve_use(use) if ":" in use else find_plugin(GROUP, use).load()
     if not isinstance(found, BaseTool) and callable(found):
         try:
             found = found(entry)  # a factory, for tools that need their own settings
@@ -160,6 +169,13 @@ def _load(entry: ToolSettings) -> BaseTool:
         raise ConfigError(f"{use} is not a tool")
     tool = with_max_results(found, (entry.model_extra or {}).get("max_results"))
     return tool if tool.name == entry.name else tool.model_copy(update={"name": entry.name})
+
+
+def _path_of(entry: ToolSettings) -> str:
+    """Return the path or plug-in of an entry's tool; for web tools `use` may be the name of a provider."""
+    use = (entry.use or entry.name).strip()
+    is_provider = ":" not in use and provider_name(use) in PROVIDERS.get(entry.name, ())
+    return entry.name if is_provider else use
 
 
 def _each_name_once(classes: Mapping[str, Iterable[BaseTool]]) -> Iterator[BaseTool]:

@@ -370,7 +370,7 @@ def test_the_doctor_names_what_is_broken(deerflow: Any, home: Path) -> None:
 
 
 def test_the_doctor_says_what_to_do_about_tools_that_are_not_there(deerflow: Any, home: Path) -> None:
-    web = {"web_search": "tavily", "web_fetch": "jina_ai", "image_search": "image_search"}
+    web = {"web_capture": "browserless", "browser_click": "browser_automation"}
     tools = [
         {"name": name, "group": "web", "use": f"deerflow.community.{package}.tools:{name}_tool"}
         for name, package in web.items()
@@ -384,11 +384,27 @@ def test_the_doctor_says_what_to_do_about_tools_that_are_not_there(deerflow: Any
     for line, tool in zip(lines[first:], tools, strict=False):
         said = f"use: '{tool['use']}' is of DeerFlow 2, and this version does not have it"
         assert line == f"  ✗ tools[{tool['name']}]  left out: {said}"
-    assert lines[first + 3].startswith(
+    assert lines[first + 2].startswith(
         "    → take the entry out; an MCP server can offer such a tool instead"
     )
-    assert "for a module of your own, add its folder to PYTHONPATH" in lines[first + 4]
-    assert "pip install" not in "".join(lines[first : first + 4])
+    assert "for a module of your own, add its folder to PYTHONPATH" in lines[first + 3]
+    assert "pip install" not in "".join(lines[first : first + 3])
+
+
+def test_the_doctor_names_a_search_provider_without_a_key(deerflow: Any, home: Path) -> None:
+    keyless = {"name": "web_search", "use": "deerflow.community.tavily.tools:web_search_tool"}
+    local = [
+        {"name": "web_fetch"},
+        {"name": "image_search", "use": "searxng", "base_url": "http://127.0.0.1:9"},
+    ]
+    write_config(home, None, tools=[keyless, *local])
+    said = deerflow("doctor").output
+    (home / ".env").write_text("TAVILY_API_KEY=tvly-x\n")
+    then = deerflow("doctor").output
+
+    assert "tools[web_search]  tavily has no key: it will refuse requests" in said
+    assert "set `api_key` of the entry, or the variable TAVILY_API_KEY" in said
+    assert "tools[" not in then
 
 
 def test_the_doctor_asks_the_servers_of_all_models(deerflow: Any, home: Path) -> None:

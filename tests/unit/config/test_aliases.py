@@ -51,7 +51,7 @@ def test_an_object_is_imported() -> None:
             "needs the package no_such_package_here, .* pip install .*no-such-package-here .*PYTHONPATH",
         ),
         (
-            "deerflow.community.tavily.tools:web_search_tool",
+            "deerflow.community.browserless.tools:web_capture_tool",
             "of DeerFlow 2, and this version does not have it$",
         ),
         ("deerflow.nothing:x", "is not part of this DeerFlow"),

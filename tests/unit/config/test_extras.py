@@ -11,7 +11,7 @@ from deerflow.config.extras import EXTRAS, PURPOSES, find_installer, install_hin
 
 ROOT = Path(__file__).parents[3]
 SCRIPTS = Path(sysconfig.get_path("scripts"))
-RUN_EXTRAS = ("acp", "anthropic", "deepseek", "google", "mcp", "ollama")
+RUN_EXTRAS = ("acp", "anthropic", "ddgs", "deepseek", "google", "mcp", "ollama")
 
 
 def uv_at(path: Path) -> Path:

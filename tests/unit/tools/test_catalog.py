@@ -13,6 +13,7 @@ from deerflow.config import ModelSettings, Settings, ToolSettings
 from deerflow.plugins import find_plugins
 from deerflow.tools import bash_tool, get_available_tools, glob_tool
 from deerflow.tools.catalog import SANDBOX_TOOLS, tool_groups, tool_problems
+from deerflow.tools.web import image_search_tool, web_fetch_tool, web_search_tool
 
 FILES = ["ls", "read_file", "glob", "grep", "search_files", "write_file", "str_replace", "edit_files"]
 SHELLS = ["bash", "python"]
@@ -98,10 +99,15 @@ def test_a_tool_without_a_group_is_for_agents_without_groups() -> None:
     assert tool_groups(settings) == ["file:read", "file:write", "bash"]
 
 
-def test_the_sandbox_tools_are_plug_ins() -> None:
+def test_the_sandbox_and_web_tools_are_plug_ins() -> None:
     loaded = {name: plugin.load() for name, plugin in find_plugins("deerflow.tools").items()}
 
-    assert loaded == {tool.name: tool for _, tool in SANDBOX_TOOLS}
+    assert loaded == {
+        **{tool.name: tool for _, tool in SANDBOX_TOOLS},
+        "image_search": image_search_tool,
+        "web_fetch": web_fetch_tool,
+        "web_search": web_search_tool,
+    }
 
 
 def test_groups_narrow_the_tools_but_not_the_built_in_ones() -> None:
