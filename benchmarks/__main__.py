@@ -13,6 +13,7 @@ ALL = (
     "long_thread",
     "start",
     "sandbox",
+    "skills",
 )
 
 
