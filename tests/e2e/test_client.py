@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.gateway import parse_sse, running_gateway, write_config
 from support.model_server import ScriptedModel, call, status, text
+from support.skill_archives import matter
 from support.waiting import eventually
 
 from deerflow import AsyncDeerFlowClient, DeerFlowClient, DeerFlowError
@@ -239,3 +240,33 @@ def test_a_question_of_the_agent_is_what_chat_returns(client: DeerFlowClient, mo
 
     assert question == "Which form?\n\n1. A\n2. B"
     assert answer == "B, then."
+
+
+def test_skills_are_installed_switched_shared_and_restored(client: DeerFlowClient, home: Path) -> None:
+    folder = home / "work/tidy-notes"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(matter("tidy-notes"))
+
+    installed = client.install_skill(folder)
+    off = client.disable_skill("tidy-notes")
+    on = client.enable_skill("tidy-notes")
+    (home / "x.skill").write_bytes(client.export_skill("tidy-notes"))
+    client.delete_skill("tidy-notes")
+    left = client.skills()
+    client.rollback_skill("tidy-notes", 1)
+    again = client.install_skill(home / "x.skill", update=True)
+
+    assert installed["message"] == "Skill 'tidy-notes' is installed"
+    assert (off["enabled"], on["enabled"]) == (False, True)
+    assert "tidy-notes" not in [skill["name"] for skill in left]
+    assert "# Tidy" in client.skill("tidy-notes")["content"]
+    assert again["skill_name"] == "tidy-notes"
+    assert [each["action"] for each in client.skill_history("tidy-notes")][:3] == [
+        "install",
+        "delete",
+        "rollback",
+    ]
+    assert client.skill_diff("tidy-notes", 1, 3) == ""
+    assert client.search_skills("notes") == {"skills": [], "problems": [], "catalogues": []}
+    with pytest.raises(NotFoundError, match=r"skill of a catalogue 'nobody \(skills\.catalogues"):
+        client.install_skill("nobody")

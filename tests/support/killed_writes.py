@@ -1,17 +1,27 @@
 """Kills a process at every file operation of a change of a skill, and checks what is left.
 
-`python killed_writes.py FOLDER write|create|delete [no-exchange]` prints how many points were tried. The
-child is forked here, where no thread runs, and killed with SIGKILL before its n-th file operation.
+`python killed_writes.py FOLDER write|create|delete|install [no-exchange]` prints how many points were tried.
+The child is forked here, where no thread runs, and killed with SIGKILL before its n-th file operation.
 """
 
 import os
 import shutil
 import signal
 import sys
+import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
-from deerflow.skills import versions
-from deerflow.skills.versions import CustomSkills, FileContent, SkillChange, package_digest_of, read_package
+from deerflow.skills import InstallOptions, SkillInstaller, Skills, versions
+from deerflow.skills.archive import pack
+from deerflow.skills.versions import (
+    CustomSkills,
+    FileContent,
+    SkillChange,
+    package_digest_of,
+    read_package,
+    stored_files,
+)
 
 EVENTS = (
     "open",
@@ -50,6 +60,11 @@ def die_at(point: int) -> None:
 def change(skills: CustomSkills, action: str) -> None:
     if action == "delete":
         skills.delete("notes", SkillChange("user"))
+    elif action == "install":
+        installer = SkillInstaller(Skills(skills.root.parent), skills)
+        options = InstallOptions("archive", is_update=True, on_conflict="theirs")
+        with (skills.root.parent / "new.skill").open("rb") as file:
+            installer.apply(installer.plan_archive(file, options))
     else:
         skills.write("notes", NEW, SkillChange("user"))
 
@@ -80,7 +95,12 @@ def main(folder: Path, action: str, *, has_exchange: bool) -> int:
         shutil.rmtree(folder, ignore_errors=True)
         skills = CustomSkills(folder / "custom", history=folder / "history")
         if before:
-            skills.write("notes", OLD, SkillChange("user"))
+            origin = {"files": {path: asdict(file) for path, file in stored_files(OLD).items()}}
+            skills.write("notes", OLD, SkillChange("user", origin=origin))
+        if action == "install":
+            tempfile.tempdir = str(folder)
+            versions.write_package(folder / "new", NEW)
+            (folder / "new.skill").write_bytes(pack(folder / "new", top=None))
         killed = was_killed(skills, action, point)
         if has_exchange:
             check(skills, (before, new))

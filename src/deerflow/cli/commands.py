@@ -307,6 +307,183 @@ def remove_skill_secret(
     _exit_with("skill_secrets", action="remove", skill=skill, secret=name, as_json=json, config=config)
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON, for programs.")]
+OnServer = Annotated[
+    str | None,
+    typer.Option("--url", help="Act on the server there; on the files of this machine when absent."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]
+
+
+@skills_app.command("list")
+def list_skills(json: AsJson = False, url: OnServer = None, config: Config = None) -> None:
+    """List the skills, whether agents may use them, and what is wrong with their files."""
+    _exit_with("skills", action="list", as_json=json, url=url, config=config)
+
+
+@skills_app.command("show")
+def show_skill(skill: OfSkill, json: AsJson = False, url: OnServer = None, config: Config = None) -> None:
+    """Show a skill: what its front matter says, its files and its text."""
+    _exit_with("skills", action="show", name=skill, as_json=json, url=url, config=config)
+
+
+@skills_app.command("new")
+def new_skill(
+    skill: OfSkill,
+    description: Annotated[
+        str, typer.Option("--description", "-d", help="What it is for and when to use it, in a sentence.")
+    ] = "",
+    json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Make a skill of your own from a template, and print where it is."""
+    _exit_with("skills", action="new", name=skill, description=description, as_json=json, config=config)
+
+
+@skills_app.command("validate")
+def validate_skill(
+    target: Annotated[str, typer.Argument(help="A folder with a SKILL.md, or a skill's name.")],
+    strict: Annotated[bool, typer.Option("--strict", help="Count warnings as errors.")] = False,
+    json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Check a skill before it is shared: its format, its size, what it names, and what the scan finds.
+
+    Exit code 0 when it is valid, 1 when it is not.
+    """
+    _exit_with("skills", action="validate", target=target, is_strict=strict, as_json=json, config=config)
+
+
+@skills_app.command("install")
+def install_skill(
+    source: Annotated[
+        str, typer.Argument(help="A folder, a .skill, .zip or .tar.gz file, or a name in a catalogue.")
+    ],
+    catalogue: Annotated[
+        str | None, typer.Option("--from", help="The catalogue, if several have a skill of this name.")
+    ] = None,
+    digest: Annotated[
+        str | None, typer.Option("--digest", help="Only if the catalogue's digest is this one.")
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", "-u", help="Update the skill; files that you changed are kept.")
+    ] = False,
+    keep_mine: Annotated[
+        bool, typer.Option("--keep-mine", help="Keep yours of files that you and the update changed.")
+    ] = False,
+    take_theirs: Annotated[
+        bool, typer.Option("--take-theirs", help="Take the update's of files that both changed.")
+    ] = False,
+    json: AsJson = False,
+    url: OnServer = None,
+    config: Config = None,
+) -> None:
+    """Install a skill, or update it.
+
+    It is scanned first, and nothing of it is executed. Exit code 1 if it is blocked, is there already, or
+    if you and the update changed the same files.
+    """
+    if keep_mine and take_theirs:
+        raise typer.BadParameter("choose one of --keep-mine and --take-theirs")
+    _exit_with(
+        "skills",
+        action="install",
+        source=source,
+        catalogue=catalogue,
+        digest=digest,
+        is_update=update,
+        on_conflict="mine" if keep_mine else "theirs" if take_theirs else "refuse",
+        as_json=json,
+        url=url,
+        config=config,
+    )
+
+
+@skills_app.command("remove")
+def remove_skill(
+    skill: OfSkill, yes: Yes = False, json: AsJson = False, url: OnServer = None, config: Config = None
+) -> None:
+    """Remove one of your own skills; `deerflow skills rollback` restores it."""
+    _exit_with("skills", action="remove", name=skill, is_sure=yes, as_json=json, url=url, config=config)
+
+
+@skills_app.command("enable")
+def enable_skill(skill: OfSkill, json: AsJson = False, url: OnServer = None, config: Config = None) -> None:
+    """Let agents use a skill."""
+    _exit_with("skills", action="enable", name=skill, is_enabled=True, as_json=json, url=url, config=config)
+
+
+@skills_app.command("disable")
+def disable_skill(skill: OfSkill, json: AsJson = False, url: OnServer = None, config: Config = None) -> None:
+    """Keep agents from using a skill; its files stay."""
+    _exit_with("skills", action="enable", name=skill, is_enabled=False, as_json=json, url=url, config=config)
+
+
+@skills_app.command("export")
+def export_skill(
+    skill: OfSkill,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File or folder to write to; NAME.skill when absent."),
+    ] = None,
+    json: AsJson = False,
+    url: OnServer = None,
+    config: Config = None,
+) -> None:
+    """Write a skill to a .skill archive that others can install; the same files give the same bytes."""
+    _exit_with("skills", action="export", name=skill, output=output, as_json=json, url=url, config=config)
+
+
+@skills_app.command("search")
+def search_skills(
+    query: Annotated[list[str] | None, typer.Argument(help="What it is to do; all when absent.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Most skills to list.")] = 20,
+    json: AsJson = False,
+    url: OnServer = None,
+    config: Config = None,
+) -> None:
+    """Search the catalogues that skills.catalogues names; nothing else is asked."""
+    words = " ".join(query or ())
+    _exit_with("skills", action="search", query=words, limit=limit, as_json=json, url=url, config=config)
+
+
+@skills_app.command("history")
+def show_skill_history(
+    skill: OfSkill, json: AsJson = False, url: OnServer = None, config: Config = None
+) -> None:
+    """List the versions of one of your own skills: when, what, who and why."""
+    _exit_with("skills", action="history", name=skill, as_json=json, url=url, config=config)
+
+
+@skills_app.command("diff")
+def show_skill_diff(
+    skill: OfSkill,
+    old: Annotated[int | None, typer.Argument(help="A version; the one before NEW when absent.")] = None,
+    new: Annotated[
+        int | None, typer.Argument(help="A version, 0 for the draft; the last when absent.")
+    ] = None,
+    json: AsJson = False,
+    url: OnServer = None,
+    config: Config = None,
+) -> None:
+    """Show the differences between two versions of a skill."""
+    _exit_with("skills", action="diff", name=skill, old=old, new=new, as_json=json, url=url, config=config)
+
+
+@skills_app.command("rollback")
+def rollback_skill(
+    skill: OfSkill,
+    version: Annotated[
+        int | None, typer.Argument(help="The version to restore; the one before the last change when absent.")
+    ] = None,
+    json: AsJson = False,
+    url: OnServer = None,
+    config: Config = None,
+) -> None:
+    """Restore an earlier version of a skill, as a new version; also of a removed skill."""
+    _exit_with("skills", action="rollback", name=skill, version=version, as_json=json, url=url, config=config)
+
+
 def _exit_with(command: str, **options: Any) -> None:
     """Import a command, run it and exit with its exit code; a `DeerFlowError` is printed as one message."""
     line = options.get("status") or StatusLine(sys.stderr, is_shown=sys.stderr.isatty())

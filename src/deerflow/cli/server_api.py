@@ -19,10 +19,17 @@ class ServerApi:
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request and return the response body; errors and failed connections are `DeerFlowError`."""
+        return await self._sent(method, path, json=body)
+
+    async def send(self, path: str, data: bytes, *, kind: str, **parameters: str) -> Any:
+        """Post bytes of a media type and return the response body."""
+        return await self._sent("POST", path, data=data, headers={"Content-Type": kind}, params=parameters)
+
+    async def _sent(self, method: str, path: str, **options: Any) -> Any:
         try:
-            async with self._session.request(method, f"{self._url}/api{path}", json=body) as answer:
+            async with self._session.request(method, f"{self._url}/api{path}", **options) as answer:
                 known = answer.content_type == "application/json"
-                data = await answer.json() if known else None
+                data = await answer.json() if known else await answer.read()
                 if answer.status >= 400:
                     detail = data.get("detail") if isinstance(data, dict) else None
                     raise InvalidInputError(str(detail or f"the server answered {answer.status}"))

@@ -135,6 +135,53 @@ class DeerFlowClient:
         """Clear the memory and return it."""
         return self._do(lambda client: client.clear_memory(agent_name=agent_name))
 
+    def skills(self) -> list[dict[str, Any]]:
+        """List the skills by name, with whether agents may use them."""
+        return self._do(lambda client: client.skills())
+
+    def skill(self, name: str) -> dict[str, Any]:
+        """Return a skill with its text, its files and all that its front matter says."""
+        return self._do(lambda client: client.skill(name))
+
+    def enable_skill(self, name: str) -> dict[str, Any]:
+        """Let agents use a skill, in runs that start afterwards."""
+        return self._do(lambda client: client.enable_skill(name))
+
+    def disable_skill(self, name: str) -> dict[str, Any]:
+        """Keep agents from using a skill, in runs that start afterwards."""
+        return self._do(lambda client: client.disable_skill(name))
+
+    def install_skill(self, source: Path | str, **options: Any) -> dict[str, Any]:
+        """Install a folder, an archive or a skill of a catalogue, or update it.
+
+        Options are `update`, `on_conflict` ("mine" or "theirs"), `catalogue` and `digest`.
+        """
+        return self._do(lambda client: client.install_skill(source, **options))
+
+    def export_skill(self, name: str) -> bytes:
+        """Return a skill as a `.skill` archive."""
+        return self._do(lambda client: client.export_skill(name))
+
+    def delete_skill(self, name: str) -> None:
+        """Delete one of the user's own skills; `rollback_skill` restores it."""
+        self._do(lambda client: client.delete_skill(name))
+
+    def search_skills(self, query: str = "", *, limit: int = 20) -> dict[str, Any]:
+        """Search the catalogues of `skills.catalogues`; without a query, list all."""
+        return self._do(lambda client: client.search_skills(query, limit=limit))
+
+    def skill_history(self, name: str) -> list[dict[str, Any]]:
+        """List the versions of one of the user's own skills, the oldest first."""
+        return self._do(lambda client: client.skill_history(name))
+
+    def rollback_skill(self, name: str, version: int | None = None) -> dict[str, Any]:
+        """Restore an earlier version; without a number the one before the last change."""
+        return self._do(lambda client: client.rollback_skill(name, version))
+
+    def skill_diff(self, name: str, old: int | None = None, new: int | None = None) -> str:
+        """Return the differences between two versions; by default the last two."""
+        return self._do(lambda client: client.skill_diff(name, old, new))
+
     def _open(self) -> tuple[AsyncDeerFlowClient, asyncio.AbstractEventLoop]:
         if self._client is None or self._loop is None:
             raise DeerFlowError("the client is closed; use it as `with DeerFlowClient() as client:`")

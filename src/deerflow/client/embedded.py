@@ -19,6 +19,9 @@ from deerflow.memory import Scope
 from deerflow.memory.base import DEFAULT_CATEGORY, DEFAULT_CONFIDENCE
 from deerflow.runtime import is_wanted, to_json
 from deerflow.runtime.json_views import empty_state, model_out, run_out, state_out, thread_out
+from deerflow.skills import InstallOptions
+from deerflow.skills.install import OnConflict
+from deerflow.skills.library import SkillLibrary, installation_view, version_view
 from deerflow.storage import ThreadQuery
 from deerflow.subagents.teams import TEAM_REQUEST, TeamRequest
 
@@ -196,6 +199,83 @@ class AsyncDeerFlowClient:
     async def clear_memory(self, *, agent_name: str | None = None) -> dict[str, Any]:
         """Clear the memory and return it."""
         return (await self.deerflow.memories.clear(self._scope(agent_name))).to_dict()
+
+    async def skills(self) -> list[dict[str, Any]]:
+        """List the skills by name, with whether agents may use them."""
+        library = await self._library()
+        return await asyncio.to_thread(lambda: [library.view(skill) for skill in library.all()])
+
+    async def skill(self, name: str) -> dict[str, Any]:
+        """Return a skill with its text, its files and all that its front matter says."""
+        return await asyncio.to_thread((await self._library()).detail, name)
+
+    async def enable_skill(self, name: str) -> dict[str, Any]:
+        """Let agents use a skill, in runs that start afterwards."""
+        return await self._switch_skill(name, is_enabled=True)
+
+    async def disable_skill(self, name: str) -> dict[str, Any]:
+        """Keep agents from using a skill, in runs that start afterwards."""
+        return await self._switch_skill(name, is_enabled=False)
+
+    async def install_skill(
+        self,
+        source: Path | str,
+        *,
+        update: bool = False,
+        on_conflict: OnConflict = "refuse",
+        catalogue: str | None = None,
+        digest: str | None = None,
+    ) -> dict[str, Any]:
+        """Install a skill, or update it, and return what was done.
+
+        Args:
+            source: a folder or an archive, or the name of a skill in a catalogue.
+            update: update an installed skill; files that the user changed are kept.
+            on_conflict: what to take of files that the user and the update changed.
+            catalogue: location of the catalogue, where several have a skill of this name.
+            digest: digest that a search returned; another one raises `ConflictError`.
+        """
+        library = await self._library()
+        options = InstallOptions(str(source), is_update=update, on_conflict=on_conflict)
+        path = Path(source)
+        if catalogue is None and await asyncio.to_thread(path.exists):
+            return installation_view(await library.install_path(path, options))
+        named = library.install_named(str(source), options, catalogue=catalogue, digest=digest)
+        return installation_view(await named)
+
+    async def export_skill(self, name: str) -> bytes:
+        """Return a skill as a `.skill` archive."""
+        return await asyncio.to_thread((await self._library()).export, name)
+
+    async def delete_skill(self, name: str) -> None:
+        """Delete one of the user's own skills; `rollback_skill` restores it."""
+        await asyncio.to_thread((await self._library()).remove, name, author=self._user_id)
+
+    async def search_skills(self, query: str = "", *, limit: int = 20) -> dict[str, Any]:
+        """Search the catalogues of `skills.catalogues`; without a query, list all."""
+        return await (await self._library()).search(query, limit=limit)
+
+    async def skill_history(self, name: str) -> list[dict[str, Any]]:
+        """List the versions of one of the user's own skills, the oldest first."""
+        return await asyncio.to_thread((await self._library()).history, name)
+
+    async def rollback_skill(self, name: str, version: int | None = None) -> dict[str, Any]:
+        """Restore an earlier version; without a number the one before the last change."""
+        library = await self._library()
+        return version_view(await library.rollback(name, version, author=self._user_id))
+
+    async def skill_diff(self, name: str, old: int | None = None, new: int | None = None) -> str:
+        """Return the differences between two versions; by default the last two."""
+        return await asyncio.to_thread((await self._library()).diff, name, old, new)
+
+    async def _switch_skill(self, name: str, *, is_enabled: bool) -> dict[str, Any]:
+        await self.deerflow.refresh()
+        skill = await self.deerflow.enable_skill(name, self._user_id, is_enabled=is_enabled)
+        return await asyncio.to_thread((await self._library()).view, skill)
+
+    async def _library(self) -> SkillLibrary:
+        await self.deerflow.refresh()
+        return self.deerflow.skill_library(self._user_id)
 
     def _scope(self, agent_name: str | None) -> Scope:
         return Scope(self._user_id, agent_name)

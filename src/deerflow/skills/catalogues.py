@@ -160,8 +160,8 @@ class Catalogues:
             digest: The digest that the caller has seen; another one raises `ConflictError`.
         """
         chosen = [each for each in self._catalogues if catalogue in (None, each.location)]
-        if not chosen:
-            raise NotFoundError("catalogue", str(catalogue)[:200], known=self.locations)
+        if catalogue is not None and not chosen:
+            raise NotFoundError("catalogue", catalogue[:200], known=self.locations)
         listings = await asyncio.gather(*(self._listing(each, is_fresh=True) for each in chosen))
         found = [
             (each, entry)
@@ -171,6 +171,7 @@ class Catalogues:
         ]
         if not found:
             problems = [problem.reason for listing in listings for problem in listing.problems]
+            problems = problems if chosen else ["skills.catalogues of config.yaml names none"]
             reasons = f" ({'; '.join(problems[:3])})" if problems else ""
             raise NotFoundError("skill of a catalogue", f"{name[:80]}{reasons}")
         if len(found) > 1:

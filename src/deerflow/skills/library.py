@@ -8,16 +8,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from deerflow.config import LoadedSettings, Paths
 from deerflow.domain import DEFAULT_USER
 from deerflow.errors import ConflictError, DeerFlowError, InvalidInputError, NotFoundError
 from deerflow.skills.archive import pack
-from deerflow.skills.catalogues import CatalogueListing, Catalogues
+from deerflow.skills.catalogues import CatalogueListing, Catalogues, catalogues_of
 from deerflow.skills.editor import SkillEditor
 from deerflow.skills.install import Installation, InstallOptions, InstallPlan, SkillInstaller
-from deerflow.skills.loader import Skills
+from deerflow.skills.loader import Skills, skills_of
 from deerflow.skills.package_files import package_files
 from deerflow.skills.skill import Skill, SkillProblem, package_digest
-from deerflow.skills.versions import SkillChange, Version
+from deerflow.skills.versions import SkillChange, Version, custom_skills_of
 
 Change = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Returns the top-level keys of `extensions_config.json` to write, given its contents."""
@@ -144,6 +145,30 @@ class SkillLibrary:
             plan = await asyncio.to_thread(self._installer.plan_package, package, options, expected_name=name)
         return await self._install(plan)
 
+    def history(self, name: str) -> list[dict[str, Any]]:
+        """Return the versions of a custom skill as JSON objects, the oldest first; also of a removed one."""
+        versions = self.custom.history(name)
+        if not versions and not self.find(name).is_editable:
+            raise InvalidInputError(f"'{name}' is not one of your own skills, so it has no versions")
+        return [version_view(version) for version in versions]
+
+    async def rollback(self, name: str, number: int | None = None, *, author: str = "user") -> Version:
+        """Restore an earlier version of a custom skill; without a number the one before the last change."""
+        if number is None:
+            number = await asyncio.to_thread(self.custom.number_before, name, -1)
+        return await self.editor.rollback(name, number, SkillChange(author))
+
+    def diff(self, name: str, old: int | None = None, new: int | None = None) -> str:
+        """Return the differences of two versions; by default of the last two. 0 is the draft."""
+        numbers = [version.number for version in self.custom.history(name)]
+        if not numbers:
+            raise NotFoundError("version of the skill", name[:80])
+        new = numbers[-1] if new is None else new
+        earlier = [number for number in numbers if number < new or new == 0]
+        if old is None and not earlier:
+            return ""
+        return self.custom.diff(name, earlier[-1] if old is None else old, new)
+
     async def search(self, query: str = "", *, limit: int = 20) -> dict[str, Any]:
         """Search the catalogues; return a JSON object."""
         found = await self.catalogues.search(query, limit=limit)
@@ -179,6 +204,13 @@ class SkillLibrary:
         return await asyncio.to_thread(self._installer.apply, plan, checks)
 
 
+def library_of(loaded: LoadedSettings, paths: Paths, user: str = DEFAULT_USER) -> SkillLibrary:
+    """Return a user's skills on the files alone: no model reviews what is installed."""
+    skills = skills_of(loaded, paths)
+    editor = SkillEditor(custom_skills_of(loaded, paths, user), skills, user=user)
+    return SkillLibrary(skills, editor, catalogues_of(loaded), user=user)
+
+
 def enabling(name: str, *, is_enabled: bool) -> Change:
     """Return the change of `extensions_config.json` that switches a skill on or off."""
 
@@ -200,6 +232,23 @@ def installation_view(installation: Installation) -> dict[str, Any]:
         "kept": list(installation.kept),
         "replaced": list(installation.replaced),
         "findings": [asdict(finding) for finding in version.findings],
+    }
+
+
+def version_view(version: Version) -> dict[str, Any]:
+    """Return a version as a JSON object."""
+    findings = [asdict(finding) for finding in version.findings]
+    return {
+        "version": version.number,
+        "action": version.action,
+        "author": version.author,
+        "time": version.time,
+        "reason": version.reason,
+        "digest": version.digest,
+        "run_id": version.run_id,
+        "scanner": {"decision": "warn" if findings else "allow", "findings": findings},
+        "checks": version.checks,
+        "files": list(version.files),
     }
 
 

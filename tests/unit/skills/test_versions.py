@@ -194,8 +194,8 @@ def test_a_link_in_a_folder_is_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "points"),
-    [(["write"], 20), (["create"], 15), (["delete"], 8), (["write", "no-exchange"], 20)],
-    ids=["write", "create", "delete", "no-exchange"],
+    [(["write"], 20), (["create"], 15), (["delete"], 8), (["write", "no-exchange"], 20), (["install"], 30)],
+    ids=["write", "create", "delete", "no-exchange", "install"],
 )
 def test_a_killed_process_leaves_the_old_or_the_new_version_whole(
     tmp_path: Path, arguments: list[str], points: int
