@@ -10,6 +10,7 @@ from deerflow.retrieval.quotes import Quote, cited, labels_for
 
 OUTPUTS = "/mnt/user-data/outputs"
 MAX_ANSWER = 8
+FEWEST = 3
 FLOOR = 0.4
 """How good, against the best one, a sentence must be to stand in the answer beside it."""
 MAX_BEST = 8
@@ -34,7 +35,7 @@ def answer_quotes(question: str, chosen: Sequence[Quote]) -> list[Quote]:
     if compared:
         return sorted(compared, key=chosen.index)[:MAX_ANSWER]
     leaders = {each.path: each for each in reversed(chosen)}.values()
-    rest = [each for each in chosen if each.score >= FLOOR * chosen[0].score]
+    rest = [*chosen[:FEWEST], *(each for each in chosen if each.score >= FLOOR * chosen[0].score)]
     wanted = dict.fromkeys([*sorted(leaders, key=chosen.index)[: MAX_ANSWER - 2], *rest])
     return sorted(list(wanted)[:MAX_ANSWER], key=chosen.index)
 
