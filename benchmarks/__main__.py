@@ -14,6 +14,7 @@ ALL = (
     "start",
     "sandbox",
     "skills",
+    "web_tools",
 )
 
 
