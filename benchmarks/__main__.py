@@ -15,6 +15,7 @@ ALL = (
     "sandbox",
     "skills",
     "web_tools",
+    "recall",
 )
 
 

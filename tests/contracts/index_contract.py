@@ -1,6 +1,7 @@
 """Texts that are indexed, found, changed and deleted: the same for every database."""
 
 import random
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -213,3 +214,15 @@ class IndexContract:
         await storage.passages.put_vectors("c", "new", {key: new.embed(["x"])[0]})
 
         assert await storage.passages.outdated("new") == []
+
+    async def test_a_query_does_not_wait_for_a_slow_model(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model, answered = RecordingModel("slow"), threading.Event()
+        index = Index(storage.passages, model)
+        await index.sync("c", texts(FACTS))
+        monkeypatch.setattr("deerflow.retrieval.index.QUERY_SECONDS", 0.05)
+        monkeypatch.setattr(model, "embed", lambda texts: answered.wait(30))
+
+        assert await self.found(index, "nurse") == ["f1"]
+        answered.set()

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from deerflow.domain import folder_name
 from deerflow.memory.base import SECTIONS, Fact, Memory, MemorySection, Scope
+from deerflow.memory.searching import terms_of
 
 RELEVANT = 0.06
 """Score from which an item is given to the model: half of the unrelated facts of a memory score less."""
@@ -88,25 +89,47 @@ class RecalledItem:
         }
 
 
-_SMALL_TALK = re.compile(
-    r"\b(?:hi|hello|hey|dear|good|morning|afternoon|evening|night|day|today|tomorrow|bye|goodbye|see|later|soon|"
-    r"thanks?|thx|ok|okay|yes|yeah|yep|no|nope|never|mind|sure|right|exactly|great|nice|fine|cool|perfect|wow|"
-    r"lovely|well|done|work|job|so|far|sorry|excuse|please|haha+|lol|funny|joke|jokes|tell|welcome|go|going|on|"
+_FORMULA = re.compile(
+    r"\b(?:hi|hello|hey|dear|good|morning|afternoon|evening|night|day|days|today|tomorrow|bye|goodbye|see|later|"
+    r"soon|thanks?|thx|ok|okay|yes|yeah|yep|no|nope|never|mind|sure|right|exactly|great|nice|fine|cool|perfect|"
+    r"wow|lovely|well|done|work|job|so|far|sorry|excuse|please|haha+|lol|funny|jokes?|tell|welcome|go|going|on|"
     r"ahead|continue|repeat|again|wait|think|let|hmm+|sounds?|wrong|correct|lot|much|very|really|that|this|it|"
-    r"are|is|was|isn|how|what|who|can|could|you|your|do|did|have|has|to|up|i|me|my|we|us|a|an|the|and|but|not|"
-    r"made|doing|been|there|all|same|guess|got|get|know|understand)\b"
+    r"are|is|was|isn|how|what|who|can|could|you|your|do|did|have|has|to|up|i|m|s|t|me|my|we|us|a|an|the|and|but|"
+    r"not|made|doing|been|there|all|same|guess|got|get|know|understand|weather|weekend|happy|forget|long|time|"
+    r"buddy|wonderful|awesome|brilliant|amazing)\b"
     r"|你好|您好|早上好|上午好|下午好|晚上好|早安|晚安|再见|拜拜|谢谢|多谢|感谢|不客气|没关系|没事|不用了?|好的|好吧|太好了?|"
     r"可以|对的?|是的|嗯+|哈+|嘿|哇|继续|再说一遍|笑话|讲个|真有意思|有意思|不好意思|抱歉|对不起|先走了?|让我想想|想想|"
-    r"最近|怎么样|如何|能做什么|做什么|你能|你是谁|谁做的|明天见|回头见|明白了?|知道了?|辛苦了?|厉害|不错|很棒|真棒|"
-    r"[你您我吗呢吧啊呀的了真太很也就]",
+    r"最近|怎么样|如何|能做什么|做什么|你能|你是谁|谁做的|明天见|回头见|明白了?|知道了?|辛苦[了啦]?|厉害|不错|很棒|真棒|"
+    r"天气|今天|周末|愉快|快乐|在吗|漂亮|干得|[你您我吗呢吧啊呀的了真太很也就]",
     re.IGNORECASE,
 )
+"""Greetings, thanks, consent and the words around them."""
+_ABOUT_ASSISTANT = re.compile(
+    r"\b(?:your?|are you|do you|did you|were you|have you)\b(?!.*\b(?:i|me|my|mine|we|us|our)\b)"
+    r"|^[^我咱]*[你您](?!.*[我咱])",
+    re.IGNORECASE | re.DOTALL,
+)
+_REQUEST = re.compile(
+    r"[?？]|\b(?:can|could|would|will) you\b|\b(?:what|which|who|when|where|why|how)\b"
+    r"|[请帮替给吗呢哪谁怎几]|什么",
+    re.IGNORECASE,
+)
+_FEW_WORDS = 4
+_SHORT_CHARS = 80
 
 
 def is_small_talk(text: str) -> bool:
-    """Return whether a message has only greetings, thanks and the like, to which no memory belongs."""
+    """Return whether a message has only greetings and the like, or asks about the assistant itself."""
     plain = text.replace("'", " ").replace("’", " ").replace("_", " ")
-    return not re.search(r"\w", _SMALL_TALK.sub(" ", plain))
+    if not re.search(r"\w", _FORMULA.sub(" ", plain)):
+        return True
+    is_polite = re.search(r"\b(?:can|could|would|will) you\b|[请帮替给]", text, re.IGNORECASE) is not None
+    return not is_polite and len(text) < _SHORT_CHARS and _ABOUT_ASSISTANT.search(plain) is not None
+
+
+def is_remark(text: str) -> bool:
+    """Return whether a message asks for nothing and has few words: only shared words say what it is about."""
+    return _REQUEST.search(text) is None and len(list(terms_of(_FORMULA.sub(" ", text)))) < _FEW_WORDS
 
 
 def collection_of(scope: Scope) -> str:
@@ -128,9 +151,14 @@ def texts_of(memory: Memory) -> dict[str, str]:
     }
 
 
-def recalled_items(memory: Memory, found: Iterable[FoundText], *, now: datetime) -> list[RecalledItem]:
-    """Return what was found, best first; what the memory no longer has is left out."""
-    facts = {fact.id: fact for fact in memory.facts}
+def recalled_items(
+    memory: Memory, found: Iterable[FoundText], *, facts: Mapping[str, Fact], now: datetime
+) -> list[RecalledItem]:
+    """Return what was found, best first; what the memory no longer has is left out.
+
+    Args:
+        facts: Those of the memory by id.
+    """
     items = []
     for text in found:
         name = text.source.removeprefix(_SECTION)

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 _BATCH_TEXTS = 64
 """Embedded in one call."""
 _MAX_QUERY_CHARS = 2000
+QUERY_SECONDS = 3.0
+"""How long a query waits for its vector; then it is answered by words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,11 @@ class Index:
             if model.is_fast:
                 vector: Vector = model.embed([query])[0]
             else:
-                vector = (await asyncio.to_thread(model.embed, [query]))[0]
+                async with asyncio.timeout(QUERY_SECONDS):
+                    vector = (await asyncio.to_thread(model.embed, [query]))[0]
+        except TimeoutError:
+            logger.warning("embeddings: no vector after %g seconds; searching by words alone", QUERY_SECONDS)
+            return None
         except EmbeddingError as error:
             logger.warning("embeddings: %s; searching by words alone", error)
             return None

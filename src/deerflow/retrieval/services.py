@@ -25,6 +25,8 @@ MAX_TEXT_CHARS = 8000
 """Of a text that is sent; embedding models read about 8,000 tokens."""
 MAX_TRIES = 3
 MAX_PAUSE_SECONDS = 5.0
+AWAY_SECONDS = 30.0
+"""After a failure the service is not asked for so long: no question waits for it again and again."""
 _BUSY = (408, 409, 425, 429, 500, 502, 503, 504)
 _SHOWN_CHARS = 200
 
@@ -40,6 +42,7 @@ class _ServiceEmbeddings(MeasuredModel):
         self._settings = settings
         self._url = (settings.base_url or default_url).rstrip("/") + self._path
         headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
+        self._away_until = 0.0
         self._client = httpx2.Client(timeout=settings.timeout_seconds, headers=headers)
 
     @abstractmethod
@@ -69,11 +72,20 @@ class _ServiceEmbeddings(MeasuredModel):
         return unit(rows)
 
     def _post(self, body: Mapping[str, Any]) -> Any:
+        if time.monotonic() < self._away_until:
+            raise self._failed(f"it failed less than {AWAY_SECONDS:g} seconds ago")
+        try:
+            return self._tried(body)
+        except EmbeddingError:
+            self._away_until = time.monotonic() + AWAY_SECONDS
+            raise
+
+    def _tried(self, body: Mapping[str, Any]) -> Any:
         for attempt in range(1, MAX_TRIES + 1):
             try:
                 response = self._client.post(self._url, json=body)
             except httpx2.HTTPError as error:
-                if attempt == MAX_TRIES:
+                if attempt == MAX_TRIES or isinstance(error, httpx2.TimeoutException):
                     raise self._failed(str(error) or type(error).__name__) from error
                 time.sleep(0.2 * attempt)
                 continue

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     Vector = NDArray[float32]
 
 _TOKEN_BYTES = 6
-_CANDIDATES = 10
-"""So many times the wanted number of passages are compared by each of words and meaning."""
+_CANDIDATES = 4
+_FEWEST_CANDIDATES = 50
+"""By each of words and meaning so many times the wanted passages are compared, and at least so many."""
 _PAGE_ROWS = 256
 
 
@@ -130,7 +131,7 @@ class PassageStore:
             model: The embedding model of `vector`.
             limit: How many of them the caller wants in the end; more are returned.
         """
-        most = limit * _CANDIDATES
+        most = max(limit * _CANDIDATES, _FEWEST_CANDIDATES)
         return await self._engine.read(lambda db: _find(db, collection, terms, model, vector, most))
 
     async def outdated(self, model: str) -> Sequence[str]:

@@ -76,7 +76,7 @@ def _search_tool(memories: MemoryService) -> BaseTool:
         kind = category.strip().lower() if category else None
         wanted = [fact for fact in memory.facts if kind in (None, fact.category)]
         if re.search(r"\w", query):
-            items = await memories.recall(scope, query, limit=MAX_RANKED)
+            items = await memories.search(scope, query, limit=MAX_RANKED)
             order = {item.id: place for place, item in enumerate(items)}
             found = sorted((fact for fact in wanted if fact.id in order), key=lambda fact: order[fact.id])
         else:

@@ -134,3 +134,25 @@ def test_waiting_is_bounded(server: EmbeddingServer, models: Models) -> None:
         model.embed(["a"])
 
     assert time.monotonic() - began_at < 5
+
+
+def test_a_service_that_failed_is_left_alone_for_a_while(
+    server: EmbeddingServer, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = models.create()
+    model.embed(["a"])
+    server.failures = [(401, {}, {"error": {"message": "no such key"}})]
+
+    with pytest.raises(EmbeddingError, match="no such key"):
+        model.embed(["a"])
+    asked = len(server.requests)
+    with pytest.raises(EmbeddingError, match="less than 30 seconds ago"):
+        model.embed(["a"])
+
+    assert len(server.requests) == asked
+    monkeypatch.setattr("deerflow.retrieval.services.AWAY_SECONDS", 0.0)
+    server.failures = [(401, {}, {})]
+    monkeypatch.setattr(model, "_away_until", 0.0)
+    with pytest.raises(EmbeddingError):
+        model.embed(["a"])
+    assert model.embed(["a"]).shape == (1, 128)

@@ -21,7 +21,7 @@ from deerflow.memory.base import (
     MAX_FACT_CHARS,
     MAX_SUMMARY_CHARS,
 )
-from deerflow.memory.recall import MAX_ITEMS, is_small_talk
+from deerflow.memory.recall import MAX_ITEMS
 
 router = APIRouter(tags=["memory"])
 
@@ -112,7 +112,7 @@ async def recall_memory(
 
     Facts of `memory.backend_config.guaranteed_categories` are given to the model in addition.
     """
-    items = [] if is_small_talk(query) else await deerflow.memories.recall(scope, query, limit=limit)
+    items = await deerflow.memories.recall(scope, query, limit=limit)
     return json_response({"query": query, "items": [item.to_dict() for item in items]})
 
 
