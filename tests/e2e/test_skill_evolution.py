@@ -1,13 +1,20 @@
 """Agents write skills: asked for, scanned, reviewed, used in the next turn, improved, rolled back."""
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from support.gateway import Gateway
-from support.model_server import Reply, ScriptedModel, call, text
+from support.gateway import Gateway, environment
+from support.model_server import Reply, Request, ScriptedModel, call, text
 from support.shared import fresh_model, shared_gateway
+
+from deerflow.app import DeerFlow
+from deerflow.cli.skill_eval import EvalOptions, evaluate, evaluation_of
+from deerflow.config import SettingsSource
+from deerflow.errors import NotFoundError
 
 gateway = shared_gateway(skill_evolution={"enabled": True})
 model = fresh_model
@@ -198,3 +205,109 @@ async def test_a_built_in_skill_is_copied_before_it_is_changed(
 
     assert "from_skill shipped" in result(refused)
     assert folder(gateway, "shipped").joinpath("SKILL.md").read_text() == skill_text("shipped", "as shipped")
+
+
+def answers_what_the_skill_says(model: ScriptedModel, name: str, prompt: str) -> None:
+    """Let the model read a skill, if it is listed, and answer with what the skill says."""
+    path = f"/mnt/skills/custom/{name}/SKILL.md"
+
+    def read(request: Request) -> Reply:
+        return (
+            call("read_file", description="Skill", path=path) if path in request.system else text("No idea.")
+        )
+
+    model.on(prompt, read, lambda request: text(request.last_message))
+
+
+EVALS = {
+    "evals": [
+        {"id": "order", "prompt": "EVAL sort these notes", "assertions": ["contains: newest first"]},
+        {
+            "id": "kind",
+            "prompt": "EVAL sort those notes",
+            "assertions": ["regex: Sort \\w+", "It is polite."],
+        },
+    ],
+    "triggers": {"should": ["EVAL sort"], "should_not": ["Say hello"]},
+}
+
+
+async def with_cases(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway, name: str, body: str
+) -> None:
+    own = folder(gateway, name)
+    (own / "evals").mkdir(parents=True)
+    (own / "SKILL.md").write_text(skill_text(name, body))
+    (own / "evals" / "evals.json").write_text(json.dumps(EVALS))
+    model.on(REVIEW, ALLOW)
+    model.on("Check the result of a task", text('{"results": [true]}'))
+    answers_what_the_skill_says(model, name, "EVAL")
+
+
+async def gate_of(api: httpx.AsyncClient, gateway: Gateway, name: str) -> dict[str, Any]:
+    """Return what the comparison of a draft found, when it is over."""
+    async with asyncio.timeout(120):
+        while True:
+            draft = await api.get(f"/skills/custom/{name}/draft")
+            checks = draft.json()["draft"]["checks"] if draft.status_code == 200 else {}
+            if draft.status_code == 404:
+                entries = (await api.get(f"/skills/custom/{name}/history")).json()["history"]
+                checks = entries[-1]["checks"]
+            if "gate" in checks:
+                found: dict[str, Any] = checks["gate"]
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def test_a_draft_that_its_cases_find_better_is_used_and_a_worse_one_is_not(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway, thread: str
+) -> None:
+    await with_cases(api, model, gateway, "gated", "Sort by date.")
+    patch = {"find": "Sort by date.", "replace": "Sort by date, newest first."}
+    model.will_say(manage("patch", "gated", **patch), text("Drafted."))
+    worse = {"find": "Sort by date, newest first.", "replace": "Do nothing, newest first."}
+    model.will_say(manage("patch", "gated", **worse), text("Drafted."))
+
+    drafted = await say(api, thread, "Go on.")
+    better = await gate_of(api, gateway, "gated")
+    promoted = folder(gateway, "gated").joinpath("SKILL.md").read_text()
+    await say(api, thread, "Go on.")
+    refused = await gate_of(api, gateway, "gated")
+
+    assert "Its own cases are run" in result(drafted)
+    assert (better["is_better"], better["reason"]) == (True, "better: order")
+    assert (better["old"], better["new"]) == ({"order": 0.0, "kind": 1.0}, {"order": 1.0, "kind": 1.0})
+    assert promoted == skill_text("gated", "Sort by date, newest first.")
+    assert (refused["is_better"], refused["reason"]) == (False, "worse: kind")
+    assert folder(gateway, "gated").joinpath("SKILL.md").read_text() == promoted
+    entry = (await api.get("/skills/custom/gated/history")).json()["history"][-1]
+    assert (entry["action"], entry["author"]) == ("promote", "gate")
+
+
+async def test_cases_are_run_with_and_without_the_skill(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await with_cases(api, model, gateway, "measured", "Sort by date, newest first.")
+    model.on("Say hello", text("Hello."))
+    config = gateway.home / "config.yaml"
+
+    def run_eval(**options: Any) -> tuple[int, str]:
+        code = evaluate("measured", config=config, as_json=False, options=EvalOptions(**options))
+        return code, capsys.readouterr().out
+
+    async with DeerFlow.open(SettingsSource(config, env=environment(gateway.home), cwd=gateway.home)) as own:
+        report = await evaluation_of(own, "measured", EvalOptions())
+        one = await evaluation_of(own, "measured", EvalOptions(case="order"))
+        with pytest.raises(NotFoundError, match="there are: order, kind"):
+            await evaluation_of(own, "measured", EvalOptions(case="other"))
+    code, printed = await asyncio.to_thread(run_eval, case="order")
+
+    assert (report["with_skill"], report["without_skill"], report["is_better"]) == (1.0, 0.25, True)
+    assert report["cases"][0]["without_skill"]["assertions"] == {"contains: newest first": False}
+    assert [(each["should"], each["is_read"]) for each in report["triggers"]] == [
+        (True, True),
+        (False, False),
+    ]
+    assert [case["id"] for case in one["cases"]] == ["order"]
+    assert code == 0
+    assert "All cases: 1.00 with the skill, 0.00 without." in printed

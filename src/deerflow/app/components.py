@@ -14,6 +14,7 @@ from typing import Any
 from deerflow.addresses import ALLOW_CIDRS, parse_network
 from deerflow.agents.plugin_middlewares import load_middlewares
 from deerflow.app.configured import faults_of, summary
+from deerflow.app.skill_gate import SkillGate
 from deerflow.config import LoadedSettings, ModelSettings, Paths, SandboxSettings, Settings, SettingsSource
 from deerflow.config.effect import Fault
 from deerflow.domain import LEAD_AGENT, RunRecord, RunRequest, ThreadFolders
@@ -70,6 +71,7 @@ class Resources:
     index: Index
     memories: MemoryService
     skill_secrets: SkillSecrets
+    skill_gate: SkillGate
     side_usage: SideUsage
 
 
@@ -97,6 +99,8 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
         if embeddings is not None:
             stack.callback(embeddings.close)
         index = Index(storage.passages, embeddings, previous=[usual] if usual else [])
+        gate = SkillGate()
+        stack.push_async_callback(gate.aclose)
         yield Resources(
             paths=paths,
             watch=watch,
@@ -110,6 +114,7 @@ async def open_resources(loaded: LoadedSettings) -> AsyncIterator[Resources]:
             index=index,
             memories=MemoryService(storage.store, index, redact=watch.redact, settings=settings.memory),
             skill_secrets=SkillSecrets(paths.home),
+            skill_gate=gate,
             side_usage=SideUsage(storage.store),
         )
 
@@ -148,6 +153,7 @@ async def build_components(loaded: LoadedSettings, resources: Resources) -> Comp
         executor=resources.subagents,
         skills=skills,
         skill_editors=editors,
+        compare_skill=partial(resources.skill_gate.start, editors),
         checkpointer=resources.storage.checkpoints,
         store=resources.storage.store,
         agent_folders=[loaded.paths.home / "agents", loaded.project_root / "agents"],

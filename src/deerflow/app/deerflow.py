@@ -14,6 +14,7 @@ from deerflow.domain import RunRecord, RunRequest, ThreadFolders
 from deerflow.errors import ConflictError
 from deerflow.files.home_marker import home_problem
 from deerflow.files.upload_conversion import DocumentConverter, markdown_of
+from deerflow.lead.skill_editors import SkillEditors
 from deerflow.models import ModelFactory, quiet_tracing
 from deerflow.periodic import Periodic
 from deerflow.runtime import RunManager, StreamBridge, ThreadStates, Worker
@@ -140,9 +141,14 @@ class DeerFlow:
         """The skills as of the last run that started."""
         return self._components.now.skills
 
+    @property
+    def skill_editors(self) -> SkillEditors:
+        """Makes the editors of users' skills, as of the last run that started."""
+        return self._components.now.skill_editors
+
     def skill_editor(self, user_id: str) -> SkillEditor:
         """Return what a user changes custom skills with."""
-        return self._components.now.skill_editors.of(user_id)
+        return self.skill_editors.of(user_id)
 
     def skill_library(self, user_id: str) -> SkillLibrary:
         """Return what can be done with a user's skills."""

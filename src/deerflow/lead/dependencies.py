@@ -58,8 +58,8 @@ class LeadDependencies:
     skills: Skills = field(default_factory=lambda: Skills(None))
     skill_editors: SkillEditors | None = None
     """Makes the editors of users' skills; None: agents cannot change skills."""
-    compare_skill: Compare = lambda context, name: False
-    """Starts to compare a skill's draft with the version in use."""
+    compare_skill: Compare | None = None
+    """Starts to compare a skill's draft with the version in use; None: a person decides about drafts."""
     checkpointer: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
     mcp_tools: Sequence[BaseTool] = ()
@@ -161,7 +161,7 @@ class LeadDependencies:
     def skill_tools(self) -> Sequence[BaseTool]:
         """The tool with which a lead agent writes skills, if `skill_evolution` is on."""
         editors = self.skill_editors
-        if editors is None or not self.settings.skill_evolution.enabled:
+        if editors is None or self.compare_skill is None or not self.settings.skill_evolution.enabled:
             return ()
         return [make_skill_tool(partial(self._skill_editor, editors), self.compare_skill)]
 

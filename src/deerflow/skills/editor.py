@@ -7,6 +7,7 @@ version stays in use until the skill's own cases show that the draft is better, 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from deerflow.domain import DEFAULT_USER
@@ -82,9 +83,9 @@ class SkillEditor:
         """Write the files of an earlier version again."""
         return await self._written(self.skills.rollback, name, number, change)
 
-    async def promote(self, name: str, change: SkillChange) -> Version:
-        """Put the draft of a skill into use."""
-        return await self._written(self.skills.promote, name, change)
+    async def promote(self, name: str, change: SkillChange, *, digest: str | None = None) -> Version:
+        """Put the draft of a skill into use; `digest` is the draft that is meant, None: any."""
+        return await self._written(partial(self.skills.promote, digest=digest), name, change)
 
     async def newest(self, name: str) -> dict[str, FileContent]:
         """Return the files that the next edit starts from: the draft's if there is one."""

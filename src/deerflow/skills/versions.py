@@ -266,6 +266,16 @@ class CustomSkills:
                 _write_synced(self._records(name) / "draft.json", draft.to_json())
             return draft
 
+    def note_draft(self, name: str, digest: str, checks: Mapping[str, Any]) -> bool:
+        """Add results to a draft; return False if it is not the draft with this digest any more."""
+        with self._locked(name):
+            draft = self.read_draft(name)
+            if draft is None or draft.digest != digest:
+                return False
+            noted = replace(draft, checks={**draft.checks, **checks})
+            _write_synced(self._records(name) / "draft.json", noted.to_json())
+            return True
+
     def read_draft(self, name: str) -> Version | None:
         """Return the draft of a skill's next version; None if there is none."""
         file = self._records(name) / "draft.json"
@@ -279,13 +289,19 @@ class CustomSkills:
         names = sorted(file.parent.name for file in self._history.glob("*/draft.json"))
         return [(name, draft) for name in names if (draft := self.read_draft(name)) is not None]
 
-    def promote(self, name: str, change: SkillChange) -> Version:
-        """Put a draft into use; raise `ConflictError` if the skill changed after the draft was made."""
+    def promote(self, name: str, change: SkillChange, *, digest: str | None = None) -> Version:
+        """Put a draft into use; raise `ConflictError` if the skill changed after the draft was made.
+
+        Args:
+            digest: The draft that is meant; None: whichever there is.
+        """
         with self._locked(name):
             self._recover(name)
             draft = self.read_draft(name)
             if draft is None:
                 raise NotFoundError("draft of the skill", name[:80])
+            if digest is not None and digest != draft.digest:
+                raise ConflictError(f"the draft of the skill '{name}' is another one now")
             if package_digest_of(self.read(name)) != draft.base:
                 raise ConflictError(
                     f"the skill '{name}' changed after its draft was made; make the edit again"

@@ -5,7 +5,7 @@ ask for before the tool runs. Every other change is a draft: the version in use 
 cases show that the draft is better, or a person approves it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 from langchain_core.tools import BaseTool
@@ -22,7 +22,7 @@ AUTHOR = "agent"
 MAX_TEXT_CHARS = 200_000
 Editors = Callable[[RunContext], SkillEditor]
 """Returns the editor of the skills of a run's user."""
-Compare = Callable[[RunContext, str], bool]
+Compare = Callable[[RunContext, str], Awaitable[bool]]
 """Starts to compare a skill's draft with the version in use; returns False if the skill has no cases."""
 
 
@@ -94,9 +94,8 @@ def make_skill_tool(editors: Editors, compare: Compare) -> BaseTool:
                 return f"The skill {arguments.name} was deleted; its versions stay, and it can be restored."
         package = await _changed_package(editor, arguments)
         version = await editor.edit(arguments.name, package, change, is_approved=arguments.apply_now)
-        return _said(
-            arguments.name, version, has_cases=not version.number and compare(runtime.context, arguments.name)
-        )
+        has_cases = not version.number and await compare(runtime.context, arguments.name)
+        return _said(arguments.name, version, has_cases=has_cases)
 
     return tool_of(SKILL_MANAGE, SkillManageArguments)(skill_manage)
 
