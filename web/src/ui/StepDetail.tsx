@@ -1,8 +1,10 @@
 import type { ToolCall } from "../api/types.ts";
 import { onlyText } from "../run/approvals.ts";
 import { visible } from "../run/visibleText.ts";
+import { webResults } from "../run/webResults.ts";
 import { useWords } from "../text/index.ts";
 import { TextBox } from "./TextBox.tsx";
+import { WebResults } from "./WebResults.tsx";
 
 /** A result may be megabytes; the page shows this much of it. */
 const MOST_CHARS = 20_000;
@@ -17,10 +19,12 @@ interface Props {
 export function StepDetail({ call, output, result }: Props) {
   const words = useWords();
   const shown = result || output;
+  const found = webResults(call.name, result);
   return (
     <div className="space-y-2 border-t border-line px-3 py-2">
       <TextBox label={words.arguments} text={visible(clip(argumentsText(call)))} copied={onlyArgument(call) ?? argumentsText(call)} />
-      {shown && <TextBox label={result ? words.result : words.output} text={clip(shown)} copied={shown} />}
+      {found && <WebResults label={words.result} results={found} />}
+      {shown && !found && <TextBox label={result ? words.result : words.output} text={clip(shown)} copied={shown} />}
     </div>
   );
 }
