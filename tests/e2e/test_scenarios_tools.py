@@ -116,6 +116,17 @@ async def test_str_replace_edits_a_file_that_was_read(scene: Scene) -> None:
     assert seen.results[-1]["content"] in scene.shown("tool")[-1]
 
 
+async def test_a_web_tool_that_is_not_configured_says_how_to_add_it(scene: Scene) -> None:
+    scene.model.will_say(call("web_search", query="deer"), text("I cannot search."))
+
+    seen = await scene.ask()
+
+    assert "web_search" not in scene.model.requests[0].tools
+    assert seen.results[0]["status"] == "error"
+    assert "not configured on this server" in seen.results[0]["content"]
+    assert "docs/howto/web.md" in scene.shown("tool")[0]
+
+
 async def test_present_files_shows_them_to_the_client(scene: Scene) -> None:
     scene.put("report.md", "# Report", "outputs")
     scene.model.will_say(call("present_files", filepaths=[f"{OUTPUTS}/report.md"]), text("Here."))

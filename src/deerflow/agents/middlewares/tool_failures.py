@@ -32,19 +32,29 @@ logger = logging.getLogger(__name__)
 MAX_DETAIL_CHARS = 500
 
 
+_WEB_TOOLS = frozenset({"web_search", "image_search", "web_fetch"})
+"""Tools that models expect and that only the settings add."""
+_NOT_CONFIGURED = (
+    "Error: {name} is not configured on this server. Go on without it and say so; the operator can add it "
+    "below `tools:` in config.yaml, as docs/howto/web.md describes."
+)
+
+
 class ToolErrorMiddleware(ChainMiddleware):
-    """Returns an error result for a call whose tool raised."""
+    """Returns an error result for a call whose tool raised, and for a web tool that is not configured."""
 
     switch = "tool_errors"
 
     @override
     async def awrap_tool_call(self, request: ToolRequest, handler: ToolHandler) -> ToolResult:
+        name = request.tool_call["name"]
+        if request.tool is None and name in _WEB_TOOLS:
+            return error_result(request.tool_call, _NOT_CONFIGURED.format(name=name))
         try:
             return await handler(request)
         except GraphBubbleUp:
             raise
         except Exception as error:  # a tool may raise anything; the model gets an error result
-            name = request.tool_call["name"]
             if not isinstance(error, DeerFlowError):
                 logger.exception("tool %s failed", name)
             return error_result(request.tool_call, tool_error_text(name, error))
