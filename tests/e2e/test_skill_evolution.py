@@ -12,9 +12,11 @@ from support.model_server import Reply, Request, ScriptedModel, call, text
 from support.shared import fresh_model, shared_gateway
 
 from deerflow.app import DeerFlow
-from deerflow.cli.skill_eval import EvalOptions, evaluate, evaluation_of
+from deerflow.cli.skill_eval import EvalOptions, evaluation_of, execute
+from deerflow.cli.skills import execute as skills_command
 from deerflow.config import SettingsSource
 from deerflow.errors import NotFoundError
+from deerflow.skills import FileContent, SkillChange
 
 gateway = shared_gateway(skill_evolution={"enabled": True})
 model = fresh_model
@@ -292,7 +294,7 @@ async def test_cases_are_run_with_and_without_the_skill(
     config = gateway.home / "config.yaml"
 
     def run_eval(**options: Any) -> tuple[int, str]:
-        code = evaluate("measured", config=config, as_json=False, options=EvalOptions(**options))
+        code = execute(name="measured", config=config, **options)
         return code, capsys.readouterr().out
 
     async with DeerFlow.open(SettingsSource(config, env=environment(gateway.home), cwd=gateway.home)) as own:
@@ -311,3 +313,35 @@ async def test_cases_are_run_with_and_without_the_skill(
     assert [case["id"] for case in one["cases"]] == ["order"]
     assert code == 0
     assert "All cases: 1.00 with the skill, 0.00 without." in printed
+
+
+@pytest.mark.parametrize("is_remote", [False, True], ids=["files", "server"])
+async def test_a_person_decides_about_a_draft_in_the_terminal(
+    gateway: Gateway, capsys: pytest.CaptureFixture[str], is_remote: bool
+) -> None:
+    assert gateway.deerflow is not None
+    name = f"decided-{is_remote}".lower()
+    own = folder(gateway, name)
+    own.mkdir(parents=True)
+    (own / "SKILL.md").write_text(skill_text(name, "one"))
+    editor = gateway.deerflow.skill_editor("default")
+
+    async def drafted(body: str) -> None:
+        package = {"SKILL.md": FileContent(skill_text(name, body).encode())}
+        await editor.edit(name, package, SkillChange("agent"), is_approved=False)
+
+    async def command(action: str) -> str:
+        config, url = gateway.home / "config.yaml", gateway.url if is_remote else None
+        await asyncio.to_thread(skills_command, action=action, name=name, config=config, url=url)
+        return capsys.readouterr().out
+
+    await drafted("two")
+    shown = await command("draft")
+    await command("promote")
+    promoted = (own / "SKILL.md").read_text()
+    await drafted("three")
+    await command("discard")
+
+    assert "-one\n+two" in shown
+    assert promoted == (own / "SKILL.md").read_text() == skill_text(name, "two")
+    assert editor.skills.read_draft(name) is None

@@ -484,6 +484,62 @@ def rollback_skill(
     _exit_with("skills", action="rollback", name=skill, version=version, as_json=json, url=url, config=config)
 
 
+@skills_app.command("draft")
+def show_skill_draft(
+    skill: OfSkill, json: AsJson = False, url: OnServer = None, config: Config = None
+) -> None:
+    """Show how the draft of a skill's next version differs from the version in use."""
+    _exit_with("skills", action="draft", name=skill, as_json=json, url=url, config=config)
+
+
+@skills_app.command("promote")
+def promote_skill_draft(
+    skill: OfSkill, json: AsJson = False, url: OnServer = None, config: Config = None
+) -> None:
+    """Approve the draft of a skill: it is used from the next turn on."""
+    _exit_with("skills", action="promote", name=skill, as_json=json, url=url, config=config)
+
+
+@skills_app.command("discard")
+def discard_skill_draft(
+    skill: OfSkill, json: AsJson = False, url: OnServer = None, config: Config = None
+) -> None:
+    """Discard the draft of a skill; the version in use stays."""
+    _exit_with("skills", action="discard", name=skill, as_json=json, url=url, config=config)
+
+
+@skills_app.command("eval")
+def evaluate_skill(
+    skill: OfSkill,
+    case: Annotated[str | None, typer.Option("--case", help="Only the case with this id.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="The model that works and judges; absent: the first.")
+    ] = None,
+    draft: Annotated[
+        bool, typer.Option("--draft", help="Compare the draft with the version in use; promote a better one.")
+    ] = False,
+    triggers: Annotated[
+        bool, typer.Option("--triggers/--no-triggers", help="Run the requests that should trigger it, too.")
+    ] = True,
+    json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Run a skill's own cases (evals/evals.json) with and without it; each case is a run with tokens.
+
+    Exit code 1 when the skill makes the results worse, or its draft is not better.
+    """
+    _exit_with(
+        "skill_eval",
+        name=skill,
+        case=case,
+        model_name=model,
+        is_draft=draft,
+        has_triggers=triggers,
+        as_json=json,
+        config=config,
+    )
+
+
 def _exit_with(command: str, **options: Any) -> None:
     """Import a command, run it and exit with its exit code; a `DeerFlowError` is printed as one message."""
     line = options.get("status") or StatusLine(sys.stderr, is_shown=sys.stderr.isatty())

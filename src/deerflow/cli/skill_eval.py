@@ -37,9 +37,9 @@ class EvalOptions:
     has_triggers: bool = True
 
 
-def evaluate(name: str, *, config: Path | None, as_json: bool, options: EvalOptions) -> int:
-    """Run the cases of a skill; the exit code is 1 if the skill does not help, or its draft is not better."""
-    return asyncio.run(_evaluate(name, config, as_json, options))
+def execute(*, name: str, config: Path | None, as_json: bool = False, **options: Any) -> int:
+    """Run the cases of a skill; exit code 1 if the skill makes it worse, or its draft is not better."""
+    return asyncio.run(_evaluate(name, config, as_json, EvalOptions(**options)))
 
 
 async def _evaluate(name: str, config: Path | None, as_json: bool, options: EvalOptions) -> int:

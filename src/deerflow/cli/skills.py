@@ -212,6 +212,30 @@ async def _diff(skills: SkillsAccess, *, as_json: bool, name: str, old: int | No
     return 0
 
 
+async def _draft(skills: SkillsAccess, *, as_json: bool, name: str) -> int:
+    diff = await skills.draft_diff(name)
+    if as_json:
+        return _print_json({"skill_name": name, "diff": diff})
+    _say(diff.rstrip("\n") or "No differences.")
+    return 0
+
+
+async def _promote(skills: SkillsAccess, *, as_json: bool, name: str) -> int:
+    await skills.promote(name)
+    if as_json:
+        return _print_json({"success": True, "skill_name": name})
+    _say(f"The draft of '{name}' is used from the next turn on. Undo it: deerflow skills rollback {name}")
+    return 0
+
+
+async def _discard(skills: SkillsAccess, *, as_json: bool, name: str) -> int:
+    await skills.discard(name)
+    if as_json:
+        return _print_json({"success": True, "skill_name": name})
+    _say(f"The draft of '{name}' is discarded.")
+    return 0
+
+
 def new(*, config: Path | None, as_json: bool, name: str, description: str) -> int:
     """Make a custom skill from a template."""
     library = LocalSkills(config).library
@@ -289,4 +313,7 @@ _ACTIONS: dict[str, Any] = {
     "history": _history,
     "rollback": _rollback,
     "diff": _diff,
+    "draft": _draft,
+    "promote": _promote,
+    "discard": _discard,
 }

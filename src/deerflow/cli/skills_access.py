@@ -16,7 +16,7 @@ from deerflow.cli.server_api import ServerApi
 from deerflow.config import SettingsSource
 from deerflow.domain import DEFAULT_USER
 from deerflow.sandbox import choose_users_root
-from deerflow.skills import InstallOptions
+from deerflow.skills import InstallOptions, SkillChange
 from deerflow.skills.archive import pack
 from deerflow.skills.install import OnConflict
 from deerflow.skills.library import SkillLibrary, enabling, installation_view, library_of, problem_view
@@ -68,6 +68,15 @@ class SkillsAccess(ABC):
 
     @abstractmethod
     async def diff(self, name: str, old: int | None, new: int | None) -> str: ...
+
+    @abstractmethod
+    async def draft_diff(self, name: str) -> str: ...
+
+    @abstractmethod
+    async def promote(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def discard(self, name: str) -> None: ...
 
 
 class LocalSkills(SkillsAccess):
@@ -139,6 +148,18 @@ class LocalSkills(SkillsAccess):
     async def diff(self, name: str, old: int | None, new: int | None) -> str:
         return self.library.diff(name, old, new)
 
+    @override
+    async def draft_diff(self, name: str) -> str:
+        return self.library.custom.draft_diff(name)
+
+    @override
+    async def promote(self, name: str) -> None:
+        self.library.custom.promote(name, SkillChange("user", checks={"gate": {"approved_by": "user"}}))
+
+    @override
+    async def discard(self, name: str) -> None:
+        self.library.custom.discard(name)
+
 
 class ServerSkills(SkillsAccess):
     """The skills of a running server."""
@@ -202,6 +223,18 @@ class ServerSkills(SkillsAccess):
         old = old if old is not None else max((number for number in numbers if number < new), default=new)
         words = urlencode({"from_version": old, "to_version": new})
         return str((await self._api.ask("GET", f"{_custom(name)}/diff?{words}"))["diff"])
+
+    @override
+    async def draft_diff(self, name: str) -> str:
+        return str((await self._api.ask("GET", f"{_custom(name)}/draft"))["diff"])
+
+    @override
+    async def promote(self, name: str) -> None:
+        await self._api.ask("POST", f"{_custom(name)}/draft/promote")
+
+    @override
+    async def discard(self, name: str) -> None:
+        await self._api.ask("DELETE", f"{_custom(name)}/draft")
 
 
 @asynccontextmanager
