@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from langchain.tools import ToolRuntime
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langchain_core.tools.base import FILTERED_ARGS
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from pydantic.v1 import ValidationError as ValidationErrorV1
 from typing_extensions import override
@@ -64,8 +65,14 @@ def tool_of(
 class PlainTool(StructuredTool):
     """A tool whose function takes its arguments and `runtime`, and no parameters injected by LangChain.
 
-    LangChain inspects the annotations of `_arun` for such parameters before every call; here there are few.
+    LangChain inspects the annotations of `_arun` and of the schema for such parameters before every call;
+    here `_arun` has few, and the schema none.
     """
+
+    @override
+    def _filter_injected_args(self, tool_input: dict[str, Any]) -> dict[str, Any]:
+        hidden = {*FILTERED_ARGS, *self._injected_args_keys}
+        return {name: value for name, value in tool_input.items() if name not in hidden}
 
     @override
     async def _arun(self, *args: Any, **values: Any) -> Any:

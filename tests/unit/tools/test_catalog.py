@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import BaseTool, StructuredTool, tool
 from support.sandboxes import run_context
 from support.tool_calls import answer_of
 
@@ -13,6 +13,7 @@ from deerflow.config import ModelSettings, Settings, ToolSettings
 from deerflow.plugins import find_plugins
 from deerflow.tools import bash_tool, get_available_tools, glob_tool
 from deerflow.tools.catalog import SANDBOX_TOOLS, tool_groups, tool_problems
+from deerflow.tools.define import PlainTool
 from deerflow.tools.web import image_search_tool, web_fetch_tool, web_search_tool
 
 FILES = ["ls", "read_file", "glob", "grep", "search_files", "write_file", "str_replace", "edit_files"]
@@ -219,3 +220,13 @@ def test_more_results_than_the_tool_can_give_are_cut_to_what_it_can() -> None:
     settings = Settings(tools=(entry("glob", "deerflow.sandbox.tools:glob_tool", max_results=10**9),))
 
     assert get_available_tools(settings)[0].args["max_results"]["default"] == 1000
+
+
+def test_no_schema_has_parameters_that_langchain_injects() -> None:
+    """`PlainTool` does not look for them, since all of its schemas are ours."""
+    found = [each for each in get_available_tools(Settings()) if isinstance(each, PlainTool)]
+
+    values = {"description": "why", "runtime": object(), "callbacks": None}
+    for each in found:
+        assert each._filter_injected_args(values) == StructuredTool._filter_injected_args(each, values), each
+    assert found

@@ -121,7 +121,9 @@ def _without_markup(paragraph: str) -> str:
     """Return a paragraph without markup; empty if there is nothing but markup."""
     text = LINE_STARTS.sub("", LINKS.sub(r"\1", paragraph))
     text = PAIRS.sub(lambda pair: pair[2] or pair[4], text)
-    line = "".join(character if character.isprintable() else " " for character in text).strip()
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    line = text.strip()
     for opening, closing in QUOTES:
         if len(line) > 1 and line[0] == opening and line.find(closing, 1) == len(line) - 1:
             line = line[1:-1].strip()
@@ -129,6 +131,8 @@ def _without_markup(paragraph: str) -> str:
 
 
 def _fit(line: str, limit: int) -> str:
+    if not WIDE.search(line):
+        return line[:limit]
     width = 0
     for position, character in enumerate(line):
         width += 2 if WIDE.match(character) else 1

@@ -157,7 +157,7 @@ async def _start(caller: Caller, thread_id: str, body: RunCreate, *, is_stateles
         idempotency_key=caller.key,
         is_stateless=is_stateless,
     )
-    return await caller.deerflow.start_run(request)
+    return await caller.deerflow.runs.start(request)  # `CurrentApp` has applied edits of the settings
 
 
 def _created(run: RunRecord) -> Response:
