@@ -255,6 +255,11 @@ def _skills(loaded: LoadedSettings) -> Iterator[Fault]:
             if not (loaded.project_root / Path(folder).expanduser()).is_dir():
                 text = f"{folder} is not a folder: it has no skills"
                 yield Fault(f"skills.{key}[{index}]", text, "make the folder, or correct the path")
+    for index, catalogue in enumerate(settings.catalogues):
+        path = loaded.project_root / Path(catalogue.location).expanduser()
+        if catalogue.kind == "folder" and not path.is_dir():
+            text = f"{path} is not a folder: nothing is found in it"
+            yield Fault(f"skills.catalogues[{index}]", text, "make the folder, or correct the location")
     own = settings.use
     if own is not None and own != _FOLDER_STORAGE:
         yield Fault("skills.use", f"{own} is not used: skills are read from folders", "take it out")

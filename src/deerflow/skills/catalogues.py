@@ -129,6 +129,7 @@ class Catalogues:
     ) -> None:
         """Args: `base` is where relative folders start; `allowed` are networks that are not public."""
         self._catalogues = [_catalogue(each, base, allowed) for each in settings]
+        self._configured = [masked_address(each.location) for each in settings]
         self._clock = clock
         self._cached: dict[str, tuple[float, CatalogueListing]] = {}
 
@@ -156,10 +157,11 @@ class Catalogues:
         """Write the package of a skill to a new folder.
 
         Args:
-            catalogue: Its location, where several have a skill of this name.
+            catalogue: Its location, as listed or as in the settings; needed where several have the skill.
             digest: The digest that the caller has seen; another one raises `ConflictError`.
         """
-        chosen = [each for each in self._catalogues if catalogue in (None, each.location)]
+        names = zip(self._catalogues, self._configured, strict=True)
+        chosen = [each for each, configured in names if catalogue in (None, each.location, configured)]
         if catalogue is not None and not chosen:
             raise NotFoundError("catalogue", catalogue[:200], known=self.locations)
         listings = await asyncio.gather(*(self._listing(each, is_fresh=True) for each in chosen))
@@ -278,11 +280,7 @@ class GitCatalogue(Catalogue):
         entries: list[CatalogueEntry] = []
         problems: list[CatalogueProblem] = []
         async with opened_tree(self._url, ref=self._ref, allowed=self._allowed) as tree:
-            texts = [file for file in tree.files if file.path.name == SKILL_FILE and file.is_regular]
-            folders = _outermost(file.path.parent for file in texts)
-            for file in texts:
-                if file.path.parent not in folders or len(entries) >= MAX_ENTRIES:
-                    continue
+            for file in await asyncio.to_thread(_skill_texts, tree):
                 try:
                     entries.append(await self._read(tree, file))
                 except (ValueError, DeerFlowError) as error:
@@ -293,15 +291,10 @@ class GitCatalogue(Catalogue):
     async def fetch(self, entry: CatalogueEntry, target: Path) -> None:
         folder = PurePosixPath(entry.source)
         async with opened_tree(self._url, ref=self._ref, allowed=self._allowed) as tree:
-            if _tree_digest(tree, folder) != entry.digest:
+            if await asyncio.to_thread(_tree_digest, tree, folder) != entry.digest:
                 raise ConflictError(f"'{entry.name}' in {self.location} has just changed; try again")
-            paths, writer = PackagePaths(), PackageWriter(target)
-            for file in tree.files:
-                if not file.path.is_relative_to(folder) or is_litter(file.path.relative_to(folder)):
-                    continue
-                path = paths.add(file.path.relative_to(folder).as_posix())
-                if not file.is_regular:
-                    raise InvalidInputError(f"'{path}' is a link or submodule; only files are taken")
+            writer = PackageWriter(target)
+            for path, file in (await asyncio.to_thread(_files_below, tree, folder)).items():
                 content = await tree.read(file, max_bytes=MAX_FILE_BYTES)
                 is_executable = file.mode == "100755"
                 await asyncio.to_thread(writer.write, path, [content], is_executable=is_executable)
@@ -309,8 +302,27 @@ class GitCatalogue(Catalogue):
     async def _read(self, tree: GitTree, file: GitFile) -> CatalogueEntry:
         content = await tree.read(file, max_bytes=MAX_SKILL_BYTES)
         skill = await asyncio.to_thread(_described, content, file.path.parent.name)
-        source = file.path.parent.as_posix()
-        return self._entry(skill, _tree_digest(tree, file.path.parent), source)
+        digest = await asyncio.to_thread(_tree_digest, tree, file.path.parent)
+        return self._entry(skill, digest, file.path.parent.as_posix())
+
+
+def _skill_texts(tree: GitTree) -> list[GitFile]:
+    """Return the `SKILL.md` of every package in a repository."""
+    texts = [file for file in tree.files if file.path.name == SKILL_FILE and file.is_regular]
+    folders = _outermost(file.path.parent for file in texts)
+    return [file for file in texts if file.path.parent in folders][:MAX_ENTRIES]
+
+
+def _files_below(tree: GitTree, folder: PurePosixPath) -> dict[PurePosixPath, GitFile]:
+    """Return the files of the package in a folder; raise for links, submodules and unsafe names."""
+    paths, found = PackagePaths(), {}
+    for file in tree.files:
+        if file.path.is_relative_to(folder) and not is_litter(file.path.relative_to(folder)):
+            path = paths.add(file.path.relative_to(folder).as_posix())
+            if not file.is_regular:
+                raise InvalidInputError(f"'{path}' is a link or submodule; only files are taken")
+            found[path] = file
+    return found
 
 
 def _tree_digest(tree: GitTree, folder: PurePosixPath) -> str:

@@ -87,7 +87,7 @@ async def opened_tree(url: str, *, ref: str | None, allowed: Sequence[Network]) 
                 options = ["--quiet", "--bare", "--depth=1", "--single-branch", "--no-tags", "--template="]
                 await _git(folder, address, "clone", *options, *chosen, "--", address.geturl(), "repository")
                 listing = await _git(folder, address, *_IN_CLONE, "ls-tree", "-r", "-t", "-z", "-l", "HEAD")
-                files, folders = _parsed(listing)
+                files, folders = await asyncio.to_thread(_parsed, listing)
                 reading = _command(*_IN_CLONE, "cat-file", "--batch")
                 async with running_program(reading, env=_environment(folder, address), cwd=folder) as reader:
                     yield GitTree(reader, files, folders)

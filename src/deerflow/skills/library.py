@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -138,11 +139,14 @@ class SkillLibrary:
         self, name: str, options: InstallOptions, *, catalogue: str | None = None, digest: str | None = None
     ) -> Installation:
         """Install from a catalogue; `digest` is the one that the caller has seen, if any."""
-        with tempfile.TemporaryDirectory(prefix="deerflow-skill-") as folder:
+        folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="deerflow-skill-")
+        try:
             package = Path(folder, "-")
             entry = await self.catalogues.fetch(name, package, catalogue=catalogue, digest=digest)
             options = replace(options, source=entry.catalogue)
             plan = await asyncio.to_thread(self._installer.plan_package, package, options, expected_name=name)
+        finally:  # in a thread: a package may have a thousand files
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
         return await self._install(plan)
 
     def history(self, name: str) -> list[dict[str, Any]]:

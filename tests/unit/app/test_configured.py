@@ -19,7 +19,7 @@ models:
 tools:
   - {name: search, group: web, use: "deerflow.community.search:tool"}
   - {name: ls, group: "file:read", use: "deerflow.tools.files:ls_tool"}
-skills: {path: no/such/folder}
+skills: {path: no/such/folder, catalogues: [no/shelf, https://example.org]}
 title: {model_name: z, max_wrds: 4}
 acp_agents:
   codex: {command: no-such-program, description: Writes code.}
@@ -55,11 +55,12 @@ def test_everything_that_does_not_work_is_named_security_first(project: Project)
         "title.model_name",
         "tools[search]",
         "skills.path",
+        "skills.catalogues[0]",
         "acp_agents.codex",
         "without effect",
     ]
-    assert [fault.is_security for fault in faults] == [True] * 3 + [False] * 9
-    assert [fault.is_broken for fault in faults] == [True] * 11 + [False]
+    assert [fault.is_security for fault in faults] == [True] * 3 + [False] * 10
+    assert [fault.is_broken for fault in faults] == [True] * 12 + [False]
     assert all(fault.fix for fault in faults if fault.is_broken)
     said = {fault.key: f"{fault.text}; {fault.fix}" for fault in faults}
     assert said["guardrail (line 21)"] == "is not a setting; did you mean guardrails?"
@@ -100,7 +101,7 @@ async def test_a_server_logs_one_line_and_says_it_in_health(
             faults = deerflow.health()["config"]["faults"]
 
     assert len(started) == 1
-    assert "11 configured thing(s) do not work" in started[0].message
+    assert "12 configured thing(s) do not work" in started[0].message
     assert started[0].message.index("auth (line 16): nobody") < started[0].message.index(
         "models[2]: left out"
     )

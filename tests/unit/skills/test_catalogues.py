@@ -266,6 +266,7 @@ async def test_what_cannot_be_chosen_is_said(tmp_path: Path) -> None:
         await found.fetch("tidy-notes", tmp_path / "new", catalogue="three")
     with pytest.raises(NotFoundError, match="skill of a catalogue 'nothing' not found"):
         await found.fetch("nothing", tmp_path / "new")
+    await found.fetch("tidy-notes", tmp_path / "same", catalogue="two")
     await found.fetch("tidy-notes", tmp_path / "new", catalogue=str(tmp_path / "two"))
     assert (tmp_path / "new/SKILL.md").exists()
 

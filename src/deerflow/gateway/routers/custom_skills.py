@@ -1,7 +1,6 @@
 """Routes for custom skills: their text, versions and drafts."""
 
 import asyncio
-from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
@@ -12,8 +11,9 @@ from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
 from deerflow.gateway.openapi import answers
-from deerflow.skills import SKILL_FILE, FileContent, SkillChange, Version
+from deerflow.skills import SKILL_FILE, FileContent, SkillChange
 from deerflow.skills.editor import SkillEditor
+from deerflow.skills.library import version_view
 
 router = APIRouter(prefix="/skills/custom", tags=["skills"])
 
@@ -87,7 +87,7 @@ async def get_skill_history(name: str, user: CurrentUser, deerflow: CurrentApp) 
     versions = await asyncio.to_thread(editor.skills.history, name)
     if not versions:
         await _editor(deerflow, name, user)  # 404 if there is no such skill at all
-    return json_response({"history": [_entry(version) for version in versions]})
+    return json_response({"history": [version_view(version) for version in versions]})
 
 
 @router.get("/{name}/diff", **answers("SkillDiff", 400, 404))
@@ -118,7 +118,7 @@ async def get_skill_draft(name: str, user: CurrentUser, deerflow: CurrentApp) ->
     if draft is None:
         raise NotFoundError("draft of the skill", name[:80])
     return json_response(
-        {"draft": _entry(draft), "diff": await asyncio.to_thread(editor.skills.draft_diff, name)}
+        {"draft": version_view(draft), "diff": await asyncio.to_thread(editor.skills.draft_diff, name)}
     )
 
 
@@ -168,23 +168,4 @@ async def _skill_with_content(deerflow: DeerFlow, name: str, user: str) -> dict[
         "files": list(package),
         "version": None if current is None else current.number,
         "has_draft": draft is not None,
-    }
-
-
-def _entry(version: Version) -> dict[str, Any]:
-    levels = {finding.level for finding in version.findings}
-    return {
-        "version": version.number,
-        "action": version.action,
-        "author": version.author,
-        "time": version.time,
-        "reason": version.reason,
-        "digest": version.digest,
-        "run_id": version.run_id,
-        "scanner": {
-            "decision": "warn" if levels else "allow",
-            "findings": [asdict(finding) for finding in version.findings],
-        },
-        "checks": version.checks,
-        "files": list(version.files),
     }
