@@ -48,6 +48,7 @@ async def test_a_run_searches_reads_a_page_and_finds_words_in_its_file(
     async with researching(tmp_path, server) as (scene, site, search):
         stored = "/mnt/user-data/workspace/.web"
         scene.model.will_say(
+            call("write_file", description="w", path="/mnt/user-data/workspace/notes.md", content="x"),
             call("web_search", query="rivers", max_results=9),
             call("web_fetch", url=site.url + PAGE),
             call("web_fetch", url=site.url + PAGE, offset=1000),
@@ -59,7 +60,11 @@ async def test_a_run_searches_reads_a_page_and_finds_words_in_its_file(
 
         seen = await scene.ask()
 
-        found, first, second, grepped, images, refused = seen.results
+        _, found, first, second, grepped, images, refused = seen.results
+        run = seen.of_kind("metadata")[0]["run_id"]
+        changed = await scene.request("GET", f"/runs/{run}/workspace-changes?include_files=true")
+        assert "notes.md" in changed.text
+        assert ".web/" not in changed.text
         results = json.loads(found["content"])
         assert [set(result) for result in results] == [{"title", "url", "content", "score", "source"}] * 3
         assert search.asked[0] == ("tavily", {"query": "rivers", "max_results": 3})

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from deerflow.errors import TooLargeError
 from deerflow.files.snapshots import Kind, Snapshot, SnapshotEntry, SnapshotStore, object_path, opened, scan
 from deerflow.sandbox.openat2 import open_beneath
+from deerflow.web.pages import FOLDER as WEB_FOLDER
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ MAX_TOTAL_CHARS = 1024 * 1024
 _MAX_LINES = 5000
 """Diffs of more lines take seconds."""
 _USER_DATA = "/mnt/user-data"
+_WEB_PAGES = f"{WEB_FOLDER.removeprefix(_USER_DATA + '/')}/".encode()
+"""Where `web_fetch` stores pages, which are no work of the run."""
 _NOTHING = "/dev/null"
 _SENSITIVE = re.compile(
     r"\.env(\..*)?|\.netrc|\.npmrc|\.pypirc|id_(rsa|dsa|ecdsa|ed25519)|credentials(\..*)?|.*\.(pem|key|p12|pfx)",
@@ -150,7 +153,11 @@ def _compared(before: Snapshot, after: Sequence[SnapshotEntry], old: Read, new: 
 
 
 def _by_path(entries: Sequence[SnapshotEntry]) -> Mapping[bytes, SnapshotEntry]:
-    return {entry.path: entry for entry in entries if entry.kind in (Kind.FILE, Kind.LINK)}
+    return {
+        entry.path: entry
+        for entry in entries
+        if entry.kind in (Kind.FILE, Kind.LINK) and not entry.path.startswith(_WEB_PAGES)
+    }
 
 
 def _may_differ(was: SnapshotEntry | None, now: SnapshotEntry | None) -> bool:

@@ -104,7 +104,7 @@ async def _firecrawl(api: ProviderApi, query: str, count: int) -> list[WebResult
     key = api.key(is_needed=not api.provider.text("base_url"))
     url = api.url("https://api.firecrawl.dev", "/v2/search", variable="FIRECRAWL_API_URL")
     answer = await api.post_json(url, {"query": query, "limit": count}, _bearer(key))
-    return _found(api, _firecrawl_items(answer), content=("description", "markdown"))
+    return _found(api, _firecrawl_items(answer), content=("description", "snippet", "markdown"))
 
 
 async def _fastcrw(api: ProviderApi, query: str, count: int) -> list[WebResult]:
@@ -112,13 +112,15 @@ async def _fastcrw(api: ProviderApi, query: str, count: int) -> list[WebResult]:
     key = api.key(is_needed=not api.provider.text("base_url"))
     url = api.url("https://fastcrw.com/api", "/v1/search", variable="CRW_API_URL")
     answer = await api.post_json(url, {"query": query, "limit": count}, _bearer(key))
-    return _found(api, _firecrawl_items(answer), content=("description", "markdown"))
+    return _found(api, _firecrawl_items(answer), content=("description", "snippet", "markdown"))
 
 
 def _firecrawl_items(answer: Any) -> list[Mapping[str, Any]]:
     """Return the results of version 2, which are in `web`, or of version 1, which are the data itself."""
     data = answer.get("data") if isinstance(answer, dict) else None
-    return _items(data, "web") if isinstance(data, dict) else _items(answer, "data")
+    return (
+        _items(data, "web") or _items(data, "results") if isinstance(data, dict) else _items(answer, "data")
+    )
 
 
 async def _infoquest(api: ProviderApi, query: str, count: int) -> list[WebResult]:

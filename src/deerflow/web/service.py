@@ -28,6 +28,8 @@ from deerflow.web.search_providers import IMAGE_SEARCHES, SEARCHES, ImageFilter
 ConvertDocument = Callable[[bytes, str], Awaitable[str]]
 """Converts the content of a document to Markdown, given its suffix, such as `.pdf`."""
 
+DOCUMENTS_AT_ONCE = 2
+"""Each is converted by a process that may take a gigabyte."""
 _DOCUMENT_TYPES = {
     "application/pdf": ".pdf",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ".docx",
@@ -64,6 +66,7 @@ class WebService:
         self.extractors = ExtractorPool()
         self.convert_document = convert_document
         self.resolve = resolve
+        self.document_slots = asyncio.Semaphore(DOCUMENTS_AT_ONCE)
         self._fetching: dict[int, asyncio.Semaphore] = {}
 
     @property
@@ -223,7 +226,8 @@ class WebSession:
         if self._service.convert_document is None:
             raise WebError(f"{download.url} is a {suffix} file, which cannot be read here.")
         try:
-            text = await self._service.convert_document(download.content, suffix)
+            async with self._service.document_slots:
+                text = await self._service.convert_document(download.content, suffix)
         except DeerFlowError as error:
             raise WebError(f"{download.url} cannot be read: {error}.") from error
         name = unquote(urlsplit(download.url).path.rpartition("/")[2]) or "document"
