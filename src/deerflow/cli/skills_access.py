@@ -15,6 +15,7 @@ from typing_extensions import override
 from deerflow.cli.server_api import ServerApi
 from deerflow.config import SettingsSource
 from deerflow.domain import DEFAULT_USER
+from deerflow.errors import InvalidInputError
 from deerflow.sandbox import choose_users_root
 from deerflow.skills import InstallOptions, SkillChange
 from deerflow.skills.archive import pack
@@ -249,7 +250,10 @@ async def opened_skills(config: Path | None, url: str | None) -> AsyncIterator[S
 
 
 def _archive(path: Path) -> bytes:
-    return pack(path, top=None) if path.is_dir() else path.read_bytes()
+    try:
+        return pack(path, top=None) if path.is_dir() else path.read_bytes()
+    except OSError as error:
+        raise InvalidInputError(f"'{path}' cannot be read: {error.strerror or error}") from error
 
 
 def _path(name: str) -> str:

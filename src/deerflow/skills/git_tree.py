@@ -5,6 +5,7 @@ filters, no credential helpers; only the protocol of the named URL is allowed, a
 """
 
 import asyncio
+import os
 import re
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -138,7 +139,7 @@ def _quoted(text: str) -> str:
 
 def _environment(folder: Path, address: SplitResult) -> dict[str, str]:
     return {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(folder),
         "LC_ALL": "C",
         "GIT_ALLOW_PROTOCOL": address.scheme,

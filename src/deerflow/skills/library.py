@@ -46,6 +46,7 @@ class SkillLibrary:
         self.custom = editor.skills
         self.catalogues = catalogues
         self._user = user
+        self._enabled: tuple[tuple[Skill, ...], frozenset[str]] = ((), frozenset())
         self._installer = SkillInstaller(skills, editor.skills, user=user)
 
     def all(self) -> tuple[Skill, ...]:
@@ -66,7 +67,10 @@ class SkillLibrary:
 
     def is_enabled(self, skill: Skill) -> bool:
         """Return whether agents may use a skill."""
-        return skill in self.skills.enabled(user=self._user)
+        enabled = self.skills.enabled(user=self._user)
+        if enabled is not self._enabled[0]:  # a new tuple after every change
+            self._enabled = (enabled, frozenset(each.name for each in enabled))
+        return skill.name in self._enabled[1]
 
     def check_state(self, skill: Skill, *, is_enabled: bool) -> None:
         """Raise `ConflictError` if a skill is not in the state that was just written."""

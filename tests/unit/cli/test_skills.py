@@ -142,6 +142,15 @@ def test_an_attack_is_one_sentence_and_leaves_nothing(deerflow: Any, config: Pat
     assert not (home / "skills/custom").exists()
 
 
+def test_a_file_that_is_not_there_is_said_with_a_server_too(deerflow: Any, config: Path) -> None:
+    results = [
+        deerflow("skills", "install", "gone.skill", *more) for more in ((), ("--url", "http://127.0.0.1:9"))
+    ]
+
+    for result in results:
+        assert (result.exit_code, "'gone.skill' cannot be read: No such file" in result.output) == (1, True)
+
+
 def test_the_commands_act_on_a_server_too(home: Path) -> None:
     """As processes of their own, in a folder that is not the server's."""
     folder = home / "elsewhere"
