@@ -1,5 +1,6 @@
 """Texts that are indexed, found, changed and deleted: the same for every database."""
 
+import asyncio
 import random
 import threading
 from collections.abc import Sequence
@@ -226,3 +227,22 @@ class IndexContract:
 
         assert await self.found(index, "nurse") == ["f1"]
         answered.set()
+
+    async def test_many_texts_leave_room_for_other_writes_and_have_a_version_when_complete(
+        self, storage: Storage
+    ) -> None:
+        index = Index(storage.passages, None)
+        many = {f"f{number}": f"text number {number}" for number in range(1001)}
+        seen: list[str] = []
+
+        async def watch() -> None:
+            while "1" not in seen:
+                seen.append(await index.version("c"))
+                await asyncio.sleep(0)  # a point read may not yield to the loop
+
+        await asyncio.gather(index.sync_texts("c", many, version="1"), watch())
+
+        assert (seen[0], seen[-1]) == ("", "1")
+        assert (await storage.passages.state("c")).passages == 1001
+        await index.sync_texts("c", {"f7": "text number 7"}, version="2")
+        assert (await storage.passages.state("c")).passages == 1

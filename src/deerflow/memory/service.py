@@ -65,6 +65,8 @@ from deerflow.memory.store import Items, cache, create_memory_store
 logger = logging.getLogger(__name__)
 
 MAX_REREADS = 2
+MAX_MESSAGE_CHARS = 2000
+"""Of a message that is recalled for."""
 MAX_SHOWN_FACTS = 120
 """Facts in the prompt of an extraction."""
 MANUAL = "manual"
@@ -208,6 +210,7 @@ class MemoryService:
     async def _items_for_message(
         self, scope: Scope, memory: Memory, message: str, limit: int
     ) -> list[RecalledItem]:
+        message = message[:MAX_MESSAGE_CHARS]
         if is_small_talk(message):
             return []
         items = await self._recalled(scope, memory, message, limit, RELEVANT)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_BATCH_SOURCES = 200
+"""Stored in one transaction."""
 _BATCH_TEXTS = 64
 """Embedded in one call."""
 _MAX_QUERY_CHARS = 2000
@@ -212,14 +214,19 @@ class Index:
         if texts and self._embeddings is not None:
             used = (await self._stored.state(collection)).model
             models = [self._models[name] for name in {self._embeddings.name, used} if name in self._models]
-        changed = await asyncio.to_thread(_prepared, texts, models)
-        await self._stored.change(
-            collection,
-            changed=changed,
-            removed=removed,
-            model=self._embeddings.name if self._embeddings else None,
-            version=version,
-        )
+        name = self._embeddings.name if self._embeddings else None
+        sources = list(texts)
+        # Several transactions: one with thousands of texts would make every other write wait.
+        for start in range(0, max(len(sources), 1), _BATCH_SOURCES):
+            batch = {source: texts[source] for source in sources[start : start + _BATCH_SOURCES]}
+            is_last = start + _BATCH_SOURCES >= len(sources)
+            await self._stored.change(
+                collection,
+                changed=await asyncio.to_thread(_prepared, batch, models),
+                removed=() if start else removed,
+                model=name,
+                version=version if is_last else None,
+            )
 
     async def _embedded_query(self, model: EmbeddingModel | None, query: str) -> "Vector | None":
         if model is None:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
@@ -34,6 +35,7 @@ from deerflow.retrieval import query_terms
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 120.0
+MAX_QUERY_CHARS = 2000
 FEW_TERMS = 3
 """A question with fewer terms is understood with the one before."""
 
@@ -152,10 +154,11 @@ def with_memory(
 
 def recall_query(messages: Sequence[AnyMessage]) -> str:
     """Return what to recall for: the question, and the one before if the question alone says little."""
-    said = [own_words(each.text) for each in messages if isinstance(each, HumanMessage) and is_users(each)]
-    words = said[-1] if said else ""
-    is_short = len(query_terms(words)) < FEW_TERMS
-    return "\n".join(said[-2:]) if is_short and query_terms(words) else words
+    own = (each for each in reversed(messages) if isinstance(each, HumanMessage) and is_users(each))
+    # Cut: a pasted document says what it is about at its start, and analysing all of it would hold the loop.
+    words, *before = [own_words(each.text)[:MAX_QUERY_CHARS] for each in islice(own, 2)] or [""]
+    found = len(query_terms(words))
+    return "\n".join([*before, words]) if 0 < found < FEW_TERMS else words
 
 
 def scope_of(context: RunContext) -> Scope:

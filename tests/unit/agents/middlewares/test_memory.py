@@ -1,11 +1,14 @@
 """What is handed to the memory of a turn, and how notes carry what is remembered."""
 
+import asyncio
+import time
 from datetime import date
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from support.loop_watch import LoopWatch
 
 from deerflow.agents.middlewares.memory import AgentMemory, finished_turn, recall_query, with_memory
 from deerflow.agents.middlewares.reminder import new_note, visible_notes, with_reminders
@@ -13,6 +16,7 @@ from deerflow.config import MemorySettings, ModelSettings
 from deerflow.context import RunContext
 from deerflow.domain import RunOptions
 from deerflow.memory import Fact, Memory, MemoryService
+from deerflow.memory.recall import is_remark, is_small_talk
 from deerflow.memory.rendering import Budget, approximate_tokens, block
 from deerflow.models import ModelFactory
 from deerflow.models.discovery import OFFLINE
@@ -113,6 +117,19 @@ def test_a_question_that_says_little_is_understood_with_the_one_before() -> None
     assert recall_query([*messages, said("?")]) == "?"
     assert recall_query([said("old"), said("How is rice cooked?")]) == "old\nHow is rice cooked?"
     assert recall_query([said("old"), said("How is brown rice cooked?")]) == "How is brown rice cooked?"
+
+
+async def test_a_pasted_document_does_not_hold_the_loop() -> None:
+    messages = [said("Kite. " + "you do 你我 Kite, " * 200_000)]
+
+    async with LoopWatch(0.2, clock=time.thread_time):
+        query = recall_query(messages)
+        is_talk = is_small_talk(query) or is_remark(query)
+        await asyncio.sleep(0)
+
+    assert query.startswith("Kite.")
+    assert not is_talk
+    assert len(query) <= 2000
 
 
 def test_what_only_a_summed_up_message_was_told_may_be_told_again() -> None:
