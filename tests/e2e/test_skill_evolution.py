@@ -345,3 +345,25 @@ async def test_a_person_decides_about_a_draft_in_the_terminal(
     assert "-one\n+two" in shown
     assert promoted == (own / "SKILL.md").read_text() == skill_text(name, "two")
     assert editor.skills.read_draft(name) is None
+
+
+async def test_a_run_is_recorded_as_a_case(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway, thread: str
+) -> None:
+    own = folder(gateway, "recorded")
+    own.mkdir(parents=True)
+    (own / "SKILL.md").write_text(skill_text("recorded", "one"))
+    model.will_say(text("By date: a, b."))
+    await say(api, thread, "Sort a and b.")
+
+    first = await api.post("/skills/custom/recorded/cases", json={"thread_id": thread})
+    again = await api.post(
+        "/skills/custom/recorded/cases", json={"thread_id": thread, "assertions": ["contains: a, b"]}
+    )
+    other = await api.post("/skills/custom/recorded/cases", json={"thread_id": "nobody"})
+    (case,) = json.loads((own / "evals" / "evals.json").read_text())["evals"]
+
+    assert (first.status_code, other.status_code) == (200, 404)
+    assert again.json()["files"] == ["SKILL.md", "evals/evals.json"]
+    assert (case["prompt"], case["assertions"]) == ("Sort a and b.", ["contains: a, b"])
+    assert (case["id"], case["expected_output"]) == (f"run-{thread[:8]}", "By date: a, b.")

@@ -24,11 +24,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deerflow.domain.regular_files import read_regular_text
 from deerflow.errors import InvalidInputError
+from deerflow.skills.versions import FileContent, Package
 
 EVALS_FILE = "evals/evals.json"
 MAX_FILE_BYTES = 1_000_000
 MAX_SHOWN_CHARS = 20_000
 _MAX_FILES = 50
+_RECORDED_CHARS = 2000
 _PATTERN_SECONDS = 1.0
 JUDGE = """\
 Check the result of a task against {count} statements. The result is everything between the two lines with \
@@ -151,6 +153,32 @@ def case_files(folder: Path, case: EvalCase) -> list[Path]:
         if not file.is_relative_to(root) or not file.is_file():
             raise InvalidInputError(f"the case '{case.id}' names the file {file}, which is not below {root}")
     return found
+
+
+def recorded_case(run_id: str, prompt: str, answer: str, assertions: Sequence[str] = ()) -> EvalCase:
+    """Return a run as a case: later versions of the skill must do as well."""
+    if not prompt.strip() or not answer.strip():
+        raise InvalidInputError("the run has no question and answer in words; choose another")
+    sentence = f"It agrees in substance with this earlier result: {answer[:_RECORDED_CHARS]}"
+    return EvalCase(
+        id=f"run-{run_id[:8]}",
+        prompt=prompt,
+        expected_output=answer[:_RECORDED_CHARS],
+        assertions=tuple(assertions) or (sentence,),
+    )
+
+
+def with_case(package: Package, case: EvalCase) -> dict[str, FileContent]:
+    """Return a package with one more case in its `evals/evals.json`; a case of the same id is replaced."""
+    file = package.get(EVALS_FILE)
+    try:
+        document = json.loads(file.content) if file is not None else {}
+        kept = [each for each in document.get("evals", []) if each.get("id") != case.id]
+    except (ValueError, AttributeError) as error:
+        raise InvalidInputError(f"{EVALS_FILE} of the skill is no list of cases: {error}") from error
+    document = {**document, "evals": [*kept, case.model_dump(mode="json")]}
+    text = json.dumps(document, ensure_ascii=False, indent=2)
+    return {**package, EVALS_FILE: FileContent(f"{text}\n".encode())}
 
 
 def check_assertion(assertion: str, run: CaseRun) -> bool | None:

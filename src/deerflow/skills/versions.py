@@ -212,7 +212,7 @@ class CustomSkills:
             )
             pending = self._save(name, version, {})
             old = self.root / _STAGING / name
-            old.parent.mkdir(exist_ok=True)
+            old.parent.mkdir(parents=True, exist_ok=True)
             target.rename(old)
             self._finish(name, pending)
             return version

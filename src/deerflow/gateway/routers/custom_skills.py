@@ -1,18 +1,21 @@
 """Routes for custom skills: their text, versions and drafts."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter
+from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from deerflow.agents.middlewares.approval import is_users
 from deerflow.app import DeerFlow
 from deerflow.errors import InvalidInputError, NotFoundError
-from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response
+from deerflow.gateway.deps import CurrentApp, CurrentUser, json_response, owned_thread
 from deerflow.gateway.openapi import answers
 from deerflow.skills import SKILL_FILE, FileContent, SkillChange
 from deerflow.skills.editor import SkillEditor
+from deerflow.skills.evals import recorded_case, with_case
 from deerflow.skills.library import version_view
 
 router = APIRouter(prefix="/skills/custom", tags=["skills"])
@@ -26,6 +29,13 @@ class CustomSkillUpdate(BaseModel):
 
     content: str = Field(min_length=1, max_length=MAX_CONTENT_CHARS)
     reason: str = Field("", max_length=1000)
+
+
+class SkillCase(BaseModel):
+    """A thread whose last question and answer become a case of a skill."""
+
+    thread_id: str = Field(min_length=1, max_length=128)
+    assertions: list[Annotated[str, Field(min_length=1, max_length=1000)]] = Field([], max_length=20)
 
 
 class SkillRollback(BaseModel):
@@ -107,6 +117,24 @@ async def rollback_skill(name: str, body: SkillRollback, user: CurrentUser, deer
     if number is None:
         number = await asyncio.to_thread(editor.skills.number_before, name, body.history_index)
     await editor.rollback(name, number, SkillChange(user))
+    return json_response(await _skill_with_content(deerflow, name, user))
+
+
+@router.post("/{name}/cases", **answers("CustomSkill", 404, own_errors=_BLOCKED))
+async def record_skill_case(name: str, body: SkillCase, user: CurrentUser, deerflow: CurrentApp) -> Response:
+    """Record the last question and answer of a thread as a case of a skill, in its `evals/evals.json`.
+
+    A later edit by an agent replaces the skill only if it does as well in all of its cases.
+    """
+    editor = await _editor(deerflow, name, user)
+    await owned_thread(deerflow, body.thread_id, user)
+    state = await deerflow.state.latest(body.thread_id)
+    messages = state.values.get("messages", []) if state is not None else []
+    asked = next((m.text for m in reversed(messages) if isinstance(m, HumanMessage) and is_users(m)), "")
+    answer = next((m.text for m in reversed(messages) if isinstance(m, AIMessage)), "")
+    case = recorded_case(body.thread_id, asked, answer, body.assertions)
+    package = with_case(await asyncio.to_thread(editor.skills.read, name), case)
+    await editor.edit(name, package, SkillChange(user, f"recorded the case {case.id}"), is_approved=True)
     return json_response(await _skill_with_content(deerflow, name, user))
 
 
