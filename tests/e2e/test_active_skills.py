@@ -252,7 +252,7 @@ async def test_an_active_skill_survives_a_summary(scene: Scene, has_slash: bool)
         scene.model.will_say(call("read_file", path=CHART))
     folders = ("", "/chart", "/big", "/small", "/careful")
     scene.model.will_say(*(call("ls", path=f"{ROOT}{folder}") for folder in folders))
-    scene.model.will_say(call("web_search", query="x"), text("Done."))
+    scene.model.will_say(call("glob", path="/mnt/user-data/workspace", pattern="*"), text("Done."))
     write_config(scene.gateway.home, scene.model.base_url, **SETTINGS, summarization=SHORT)
 
     seen = await scene.ask("/chart" if has_slash else "Draw.")
