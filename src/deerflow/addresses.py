@@ -1,8 +1,8 @@
 """Decides which network addresses the server may connect to on behalf of others: public ones only.
 
-Every feature that connects to an address given from outside (webhooks, MCP servers, the sandbox proxy) uses
-this module, so that there is one list to maintain. Check the address that is dialled, not the name: a name
-can resolve to another address the second time.
+Every feature that connects to an address given from outside (webhooks, web pages, MCP servers, the sandbox
+proxy) uses this module, so that there is one list to maintain. Check the address that is dialled, not
+the name: a name can resolve to another address the second time.
 """
 
 import asyncio

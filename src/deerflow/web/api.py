@@ -16,7 +16,8 @@ import httpx2
 from deerflow.connection_errors import connection_reason
 from deerflow.errors import ConfigError, RateLimitedError, WebError
 
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_ANSWER_BYTES = 5 * 1024 * 1024
+"""Parsing more JSON would hold the event loop."""
 ATTEMPTS = 3
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 5.0

@@ -26,11 +26,15 @@ class SharedCalls:
         if known is None or (known[0].done() and self._clock() >= known[1]):
             self._discard_oldest()
             task = asyncio.create_task(_awaited(make))
-            task.add_done_callback(lambda done: self._settle(key, done, seconds))
+            task.add_done_callback(lambda done: self._settle(done, seconds))
             self._tasks[key] = (task, 0.0)
         else:
             task = known[0]
         return cast("T", await asyncio.shield(task))
+
+    def share(self, key: Hashable, other: Hashable) -> None:
+        """Let the result for `key`, known or under way, be the result for `other` too."""
+        self._tasks[other] = self._tasks[key]
 
     async def aclose(self) -> None:
         """Cancel the calls that are under way."""
@@ -39,12 +43,13 @@ class SharedCalls:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _settle(self, key: Hashable, task: asyncio.Task[Any], seconds: float) -> None:
-        if task.cancelled() or task.exception() is not None:
-            if self._tasks.get(key, (None,))[0] is task:
+    def _settle(self, task: asyncio.Task[Any], seconds: float) -> None:
+        has_failed = task.cancelled() or task.exception() is not None
+        for key in [key for key, (known, _) in self._tasks.items() if known is task]:
+            if has_failed:
                 del self._tasks[key]
-        else:
-            self._tasks[key] = (task, self._clock() + seconds)
+            else:
+                self._tasks[key] = (task, self._clock() + seconds)
 
     def _discard_oldest(self) -> None:
         if len(self._tasks) >= MAX_ENTRIES:

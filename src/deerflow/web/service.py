@@ -153,14 +153,17 @@ class WebSession:
         policy = AddressPolicy.from_settings(settings, resolve=self._service.resolve)
         checked = policy.check_url(url)
 
+        key = ("page", chain.key, str(checked))
+
         async def read() -> tuple[WebPage, str | None]:
             async with self._service.fetch_slots(settings.max_parallel):
                 page = await self._read(chain, checked, settings, policy)
             path = await store(page)
             self._note(url, page, path)
+            self._calls.share(key, ("page", chain.key, page.url))  # where redirects led
             return page, path
 
-        return await self._calls.get(("page", chain.key, str(checked)), read, seconds=settings.cache_seconds)
+        return await self._calls.get(key, read, seconds=settings.cache_seconds)
 
     async def aclose(self) -> None:
         await self._calls.aclose()

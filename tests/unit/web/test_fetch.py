@@ -151,6 +151,16 @@ async def test_agents_of_a_run_fetch_a_page_once(context: RunContext, site: Loca
     assert [source.path is not None for source in context.web.sources] == [True]
 
 
+async def test_a_page_behind_a_redirect_is_not_fetched_again(context: RunContext, site: LocalWeb) -> None:
+    before = site.hits[page_path(13)]
+
+    moved = await fetched(context, f"{site.url}/moved/13")
+    direct = await fetched(context, site.url + page_path(13))
+
+    assert direct.text == moved.text
+    assert site.hits[page_path(13)] == before + 1
+
+
 @pytest.mark.parametrize("number", range(len(CHARSETS) * 2))
 async def test_pages_of_any_charset_are_decoded(number: int, context: RunContext, site: LocalWeb) -> None:
     language = CHARSETS[number % len(CHARSETS)][1]
