@@ -319,8 +319,9 @@ class LiveComponents:
             agents = agents.with_mcp_tools(await self._mcp.tools())
         model_name = options.model_name or components.models.default_name
         await components.models.load(model_name)
-        # In a thread: it reads files. A skill that changed since the last run counts from this one on.
-        await asyncio.to_thread(components.skills.rescan, user=run.user_id)
+        # A skill that changed since the last run counts from this one on. In a thread: it reads files.
+        if not components.skills.is_unchanged(user=run.user_id):
+            await asyncio.to_thread(components.skills.rescan, user=run.user_id)
         agent = agents.get(options, custom, user=run.user_id)
         settings = components.loaded.settings
         return RunSetup(settings, agent, resources.sandboxes, resources.subagents.finish, model_name)

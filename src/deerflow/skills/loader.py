@@ -26,6 +26,8 @@ RESCAN_SECONDS = 2.0
 MAX_DEPTH = 3
 MAX_FOLDERS = 20_000
 """Maximum number of folders that are looked at in one source, which may be any folder of this host."""
+FEW_FOLDERS = 64
+"""Maximum number of folders of one source that the event loop looks at itself."""
 PROJECT_FOLDERS = (".agents/skills", ".claude/skills")
 _MAX_READ = 20_000
 _NOT_SCANNED = frozenset({"node_modules", "__pycache__"})
@@ -193,13 +195,30 @@ class Skills:
         self._scanned_at.pop(user, None)
         self._scan(user)
 
+    def is_unchanged(self, *, user: str = DEFAULT_USER) -> bool:
+        """Return whether a rescan would find what the last one found; False if there are many folders.
+
+        For the event loop: it reads attributes of a few files, which takes less time than a switch to a
+        thread.
+        """
+        known = self._scans.get(user, _EMPTY).sources
+        if not known or sum(len(found) for _, found in known) > FEW_FOLDERS:
+            return False
+        if self._list(user, most=FEW_FOLDERS) != known:
+            return False
+        self._scanned_at[user] = self._clock()
+        return True
+
+    def _list(self, user: str, *, most: int = MAX_FOLDERS) -> _Sources:
+        return tuple((source, _skill_files(source, most=most)) for source in self.folders.of(user))
+
     def _scan(self, user: str) -> _Scan:
         scan = self._scans.get(user, _EMPTY)
         now = self._clock()
         if now - self._scanned_at.get(user, float("-inf")) < RESCAN_SECONDS:
             return scan
         self._scanned_at[user] = now
-        sources = tuple((source, _skill_files(source)) for source in self.folders.of(user))
+        sources = self._list(user)
         if sources != scan.sources:
             scan = self._scans[user] = self._read_all(sources, known=scan.problems)
         return scan
@@ -255,8 +274,12 @@ def _skill_or_problem(source: SkillSource, found: _Found) -> Skill | SkillProble
         return SkillProblem(file, getattr(error, "line", None), str(error), "skipped")
 
 
-def _skill_files(source: SkillSource) -> list[_Found]:
-    """Return every `SKILL.md` of a source in a stable order, also those that are not read."""
+def _skill_files(source: SkillSource, *, most: int) -> list[_Found]:
+    """Return every `SKILL.md` of a source in a stable order, also those that are not read.
+
+    Args:
+        most: The number of folders after which it stops, with a reason.
+    """
     if source.is_link:
         return [_Found(str(source.folder), reason="it is a link; put the folder itself there")]
     found: list[_Found] = []
@@ -265,8 +288,8 @@ def _skill_files(source: SkillSource) -> list[_Found]:
     while pending:
         folder, depth = pending.pop()
         looked_at += 1
-        if looked_at > MAX_FOLDERS:
-            reason = f"more than {MAX_FOLDERS:,} folders; name a folder that has only skills"
+        if looked_at > most:
+            reason = f"more than {most:,} folders; name a folder that has only skills"
             return [*found, _Found(str(source.folder), reason=reason)]
         package = _package(folder) if depth else None
         if package is not None:

@@ -9,6 +9,7 @@ import pytest
 
 from deerflow.agents.prompts import skills_section
 from deerflow.skills import SkillFolders, Skills, package_digest
+from deerflow.skills.loader import FEW_FOLDERS
 
 
 class Clock:
@@ -216,6 +217,26 @@ def test_changes_on_disk_are_seen_after_a_moment(tmp_path: Path) -> None:
     clock.now = 20
 
     assert [len(each) for each in (first, at_once, later, skills.all())] == [1, 1, 2, 1]
+
+
+def test_a_change_of_few_files_is_noticed_without_reading_them(tmp_path: Path) -> None:
+    skills = Skills(tmp_path)
+    file = write(tmp_path, "public/one", "name: one\ndescription: Does it.")
+    before = skills.is_unchanged()
+    skills.rescan()
+
+    assert not before  # nothing was scanned yet
+    assert skills.is_unchanged()
+    file.write_text(file.read_text() + "More.\n")
+    assert not skills.is_unchanged()
+    skills.rescan()
+    shutil.rmtree(file.parent)
+    assert not skills.is_unchanged()
+    for number in range(FEW_FOLDERS + 1):
+        write(tmp_path, f"public/skill-{number}", f"name: skill-{number}\ndescription: Does it.")
+    skills.rescan()
+    assert len(skills.all()) == FEW_FOLDERS + 1
+    assert not skills.is_unchanged()  # so many are looked at in a thread
 
 
 def test_the_prompt_lists_name_description_and_path(tmp_path: Path) -> None:
