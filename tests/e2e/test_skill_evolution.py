@@ -367,3 +367,34 @@ async def test_a_run_is_recorded_as_a_case(
     assert again.json()["files"] == ["SKILL.md", "evals/evals.json"]
     assert (case["prompt"], case["assertions"]) == ("Sort a and b.", ["contains: a, b"])
     assert (case["id"], case["expected_output"]) == (f"run-{thread[:8]}", "By date: a, b.")
+
+
+async def test_wrong_calls_say_what_to_do_and_a_deletion_asks(
+    api: httpx.AsyncClient, model: ScriptedModel, gateway: Gateway, thread: str
+) -> None:
+    own = folder(gateway, "handled")
+    (own / "references").mkdir(parents=True)
+    (own / "SKILL.md").write_text(skill_text("handled", "one one"))
+    (own / "references" / "a.md").write_text("more")
+    model.on(REVIEW, ALLOW)
+    wrong = {
+        "occurs 2 times": manage("patch", "handled", find="one", replace="two"),
+        "there are: SKILL.md, references/a.md": manage("remove_file", "handled", path="b.md"),
+        "cannot be removed": manage("remove_file", "handled", path="SKILL.md"),
+        "needs content": manage("edit", "handled"),
+        "needs content and path": manage("write_file", "handled", content="x"),
+        "no path inside a folder": manage("write_file", "handled", path="../b.md", content="x"),
+        "'nobody' not found": manage("edit", "nobody", content=skill_text("nobody", "x")),
+    }
+    model.will_say(*wrong.values(), manage("remove_file", "handled", path="references/a.md"), text("Done."))
+    model.will_say(manage("delete", "handled"), text("Deleted."))
+
+    tried = await say(api, thread, "Go.")
+    asked = await say(api, thread, "Delete it.")
+    existed = own.exists()
+    await decide(api, thread, "approve")
+
+    results = [message["content"] for message in tried["messages"] if message["type"] == "tool"]
+    assert [words for words, said in zip(wrong, results, strict=False) if words not in said] == []
+    assert "is a draft" in results[-1]
+    assert (asked_about(asked)["reason_code"], existed, own.exists()) == ("skill_delete", True, False)
