@@ -669,6 +669,7 @@ PROVEN_ELSEWHERE = {
     "get_skill_index",
     "join_thread_stream",
     "promote_skill_draft",
+    "record_skill_case",
     "revoke_allowed_call",
     "set_skill_secrets",
     "stream_thread_events",
