@@ -1,13 +1,17 @@
-"""Finds the skills that fit a need, by the words and the meaning of their names and descriptions."""
+"""Finds the skills that fit a need by words and meaning: names, descriptions, requests of their cases."""
 
 import asyncio
 from collections.abc import Collection
 
+from deerflow.errors import InvalidInputError
 from deerflow.retrieval import Ranker, default_embeddings
+from deerflow.skills.evals import read_evals
 from deerflow.skills.loader import Skills
 from deerflow.skills.skill import Skill
 
 _MAX_RANKERS = 16
+_MAX_REQUESTS = 20
+_REQUEST_CHARS = 200
 
 
 class SkillSearch:
@@ -42,5 +46,14 @@ class SkillSearch:
 
 
 def searched_text(skill: Skill) -> str:
-    """Return the text by which a skill is found."""
-    return f"{skill.name.replace('-', ' ')}\n{skill.description}"
+    """Return the text by which a skill is found; reads the disk."""
+    return "\n".join([skill.name.replace("-", " "), skill.description, *_requests(skill)])
+
+
+def _requests(skill: Skill) -> list[str]:
+    """Return the requests for which the skill's own cases expect it to be read: words of users."""
+    try:
+        cases = read_evals(skill.folder)
+    except InvalidInputError:
+        return []
+    return [] if cases is None else [text[:_REQUEST_CHARS] for text in cases.triggers.should[:_MAX_REQUESTS]]

@@ -89,3 +89,19 @@ async def test_a_search_finds_only_what_is_allowed_and_sees_changes(tmp_path: Pa
     assert "maps" not in [skill.name for skill in allowed]
     assert chinese[0] == "letters"
     assert {skill.name for skill in await search.find("maps of moons", user="default")} >= {"letters", "maps"}
+
+
+async def test_a_search_knows_the_requests_of_a_skills_own_cases(tmp_path: Path) -> None:
+    for name, cases in (
+        ("chronometer", '{"triggers": {"should": ["When does the tram leave?", "末班车几点"]}}'),
+        ("broken", '{"triggers": 7}'),
+        ("plain", None),
+    ):
+        folder = write(tmp_path, f"public/{name}", "Handles requests.").parent
+        if cases is not None:
+            (folder / "evals").mkdir()
+            (folder / "evals" / "evals.json").write_text(cases)
+    search = SkillSearch(Skills(tmp_path))
+
+    for need in ("tram departure: when does it leave", "今晚末班车几点开"):
+        assert (await search.find(need, user="default"))[0].name == "chronometer"
