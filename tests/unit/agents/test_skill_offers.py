@@ -1,5 +1,6 @@
 """Prompts list the skills that an agent may use, briefly, and the text changes only with the skills."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,24 @@ async def test_a_search_knows_the_requests_of_a_skills_own_cases(tmp_path: Path)
 
     for need in ("tram departure: when does it leave", "今晚末班车几点开"):
         assert (await search.find(need, user="default"))[0].name == "chronometer"
+
+
+async def test_a_search_sees_changed_requests_within_limits_and_follows_no_link(tmp_path: Path) -> None:
+    search = SkillSearch(Skills(tmp_path))
+    maps, linked = (
+        write(tmp_path, f"public/{name}").parent / "evals" / "evals.json" for name in ("maps", "linked")
+    )
+    for file in (maps, linked):
+        file.parent.mkdir()
+    (tmp_path / "outside.json").write_text(json.dumps({"triggers": {"should": ["The kettle leaks"]}}))
+    linked.symlink_to(tmp_path / "outside.json")
+
+    async def found_after(should: list[str], need: str) -> list[str]:
+        maps.write_text(json.dumps({"triggers": {"should": should}}))
+        return [skill.name for skill in await search.find(need, user="default")]
+
+    assert (await found_after(["The kettle leaks"], "my kettle leaks again"))[0] == "maps"
+    assert "linked" not in await found_after(["x"], "kettle")
+    assert "maps" not in await found_after(["x" * 200 + " umbrella"], "umbrella")
+    assert "maps" not in await found_after(["x"] * 20 + ["umbrella"], "umbrella")
+    assert (await found_after(["Where is my umbrella?"], "umbrella"))[0] == "maps"
