@@ -17,7 +17,9 @@ _LIMIT = re.compile(r"<subagent_system\b[^>]*\blimit=[\"']?(\d+)")
 _LEADING_BLOCK = re.compile(r"\s*<([a-zA-Z][\w-]*)(?:\s[^>]*)?>.*?</\1>\s*", re.S)
 _FRAME = re.compile(r"\A<tool-result>\n(.*)\n</tool-result>\Z", re.S)
 _UPLOADS = re.compile(r"<(uploaded_files|current_uploads)\b[^>]*>(.*?)</\1>", re.S)
-_UPLOAD_LINE = re.compile(r"^\s*(?:[-*]\s+)?(?:Path:\s*)?(/mnt/.+?)(?:\s+\([^()]*\))?\s*$", re.M)
+_UPLOAD_LINE = re.compile(
+    r"^\s*(?:[-*]\s+)?(?:Path:\s*)?(/mnt/.+?)(?:\s+\([^()]*\)(?:, its text as Markdown: .+)?)?\s*$", re.M
+)
 KEPT_OF_RUN = 100
 _LONG_RUN = re.compile(r"[A-Za-z0-9_\-./+=~*#]{200,}|\w{300,}")
 """A line of dashes, a key, a file in base64: no words, and looking for words in it takes for ever."""

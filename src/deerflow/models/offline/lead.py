@@ -35,6 +35,8 @@ stand in the file, as a list, each followed by its place as [citation:NAME:LINE]
 there are none. Do not write files; your answer is the result."""
 _QUOTED_PATH = re.compile(r"[`\"'“‘](/mnt/[^`\"'”’\n]+)[`\"'”’]")
 _PLAIN_PATH = re.compile(r"(?<![\w/])/mnt/[^\s,;:!?`\"'“”‘’<>，。；：！？、（）()]+")
+_LISTED = re.compile(r"\n+The files are:\n((?:- /mnt/[^\n]+(?:\n|\Z))+)\Z")
+"""The list that `deerflow run` adds to a task."""
 _STORED = re.compile(r"(/mnt/user-data/outputs/\S+?\.txt)")
 _GREETING = re.compile(
     r"^\W*(?:hi|hello|hey|thanks?|thank you|who are you|what (?:are|can) you(?: do)?|help|你好|您好|谢谢|"
@@ -59,7 +61,7 @@ def decide(conversation: Conversation) -> Reply:
 
 def _subagent(question: str, files: list[str], conversation: Conversation) -> Reply:
     """Read files whole and search them; answer with the sentences that fit best, file by file."""
-    language = language_of(question)
+    language = _language(question)
     searches = conversation.steps("search_files")
     if "search_files" not in conversation.tools:
         return Reply(say("no_tools", language))
@@ -94,7 +96,8 @@ class _Lead:
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         self._question = conversation.current.question
-        self._language = language_of(self._question)
+        self._title = _LISTED.sub("", self._question) or self._question
+        self._language = _language(self._question)
 
     def reply(self) -> Reply:
         """Return the next step."""
@@ -118,7 +121,7 @@ class _Lead:
             return computed
         if self._is_alone or len(files) == 1:
             return self._report(quotes, files, omitted)
-        return self._delegate(files)
+        return self._delegate(files, omitted)
 
     @property
     def _is_alone(self) -> bool:
@@ -150,10 +153,10 @@ class _Lead:
     def _places(self) -> tuple[str, ...]:
         """Return the files and folders that the question is about; none for a greeting."""
         turn = self._conversation.current
-        if turn.uploads and not _named(self._question):
+        named = _named(self._question)
+        if turn.uploads and not named:
             return turn.uploads
         known = list(dict.fromkeys(path for each in self._conversation.turns for path in each.uploads))
-        named = _named(self._question)
         named += [path for path in known if posixpath.basename(path) in self._question and path not in named]
         if named:
             return tuple(named)
@@ -188,7 +191,7 @@ class _Lead:
         head = say("listing", self._language, count=len(names), places=", ".join(places))
         return Reply("\n".join([head, "", *shown, *more, "", say("footer", self._language)]))
 
-    def _delegate(self, files: Sequence[str]) -> Reply:
+    def _delegate(self, files: Sequence[str], unread: Sequence[str]) -> Reply:
         done = {step.argument("prompt"): step for step in self._conversation.steps("task")}
         prompts = {
             path: _TASK_PROMPT.format(question=self._question[:2000], files=f"- {path}") for path in files
@@ -199,7 +202,7 @@ class _Lead:
                 calls=tuple(self._task(path, prompts[path]) for path in waiting[: self._conversation.limit])
             )
         quotes: list[Quote] = []
-        omitted: list[str] = []
+        omitted = list(unread)
         for path in files:
             brought, left_out = self._brought(path, done[prompts[path]])
             quotes += brought
@@ -227,9 +230,9 @@ class _Lead:
             )
         writes = self._conversation.steps("write_file")
         written = next((step for step in writes if not step.failed), None)
-        text = write_report(self._question, chosen, files, omitted, self._language)
+        text = write_report(self._title, chosen, files, omitted, self._language)
         if written is None and len(writes) < MAX_WRITES and "write_file" in self._conversation.tools:
-            path = report_path(self._question, len(self._conversation.turns), len(writes))
+            path = report_path(self._title, len(self._conversation.turns), len(writes))
             arguments = {"description": say("write", self._language), "path": path, "content": text}
             return Reply(calls=(OfflineCall("write_file", arguments),))
         path = written.argument("path") if written else ""
@@ -255,9 +258,16 @@ class _Lead:
 
 def _named(question: str) -> list[str]:
     """Return the paths in a question."""
+    listed = [line[2:] for found in _LISTED.findall(question) for line in found.splitlines()]
+    question = _LISTED.sub("", question)
     quoted = _QUOTED_PATH.findall(question)
     plain = _PLAIN_PATH.findall(_QUOTED_PATH.sub(" ", question))
-    return list(dict.fromkeys(path.rstrip("./") for path in (*quoted, *plain)))
+    return list(dict.fromkeys(path.rstrip("./") for path in (*listed, *quoted, *plain)))
+
+
+def _language(question: str) -> Language:
+    """Return the language of a question, whatever the names of its files are written in."""
+    return language_of(_PLAIN_PATH.sub(" ", _QUOTED_PATH.sub(" ", _LISTED.sub("", question))))
 
 
 def _is_file(path: str) -> bool:

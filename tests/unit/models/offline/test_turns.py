@@ -4,7 +4,10 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from unit.models.offline.session import UPLOADS, OfflineSession, calls_of
 
+from deerflow.agents.middlewares.uploads import uploads_block
+from deerflow.agents.state import UploadedFile
 from deerflow.errors import SandboxError
+from deerflow.models.offline.conversation import read_conversation
 
 NOTES = {
     "cache.md": "# Cache\n\nReads take under 2 ms.\nThree nodes cost 900 dollars a month.\n",
@@ -87,6 +90,33 @@ async def test_files_that_cannot_be_read_are_named_beside_those_that_can(session
     omitted = session.report().partition("## Not read")[2]
     assert "data.bin: it is not text" in omitted
     assert "missing.md" in omitted
+
+
+async def test_a_document_is_found_in_the_list_of_uploads_that_names_its_markdown() -> None:
+    path = f"{UPLOADS}/租赁合同 (2).pdf"
+    block = uploads_block(
+        [UploadedFile(path=path, size=1009, message_id="1", markdown_path=f"{path}.md")],
+    )
+
+    conversation = read_conversation([HumanMessage(f"{block}\n\nWhat is the deposit?")], tools=())
+
+    assert (conversation.current.uploads, conversation.current.question) == ((path,), "What is the deposit?")
+
+
+async def test_a_listed_folder_gives_neither_the_language_nor_the_name_of_the_report(
+    session: OfflineSession,
+) -> None:
+    session.put("我的 资料/rent.md", "The monthly rent is 900 euros.\n", place="workspace")
+    session.put("我的 资料/计划.md", "Bananas are yellow.\n", place="workspace")
+    session.put("我的 资料/data.pdf", b"%PDF-1.4", place="workspace")
+    task = "How high is the monthly rent?\n\nThe files are:\n- /mnt/user-data/workspace/我的 资料/"
+
+    messages = await session.ask(task)
+
+    assert "900 euros" in messages[-1].text
+    assert "Offline model" in messages[-1].text
+    assert session.presented == ["/mnt/user-data/outputs/how-high-is-the-monthly-rent.md"]
+    assert "data.pdf: it cannot be read" in session.report().partition("## Not read")[2]
 
 
 async def test_nothing_that_fits_is_said_plainly(session: OfflineSession) -> None:
