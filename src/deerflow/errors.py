@@ -21,9 +21,10 @@ class NotFoundError(DeerFlowError):
 
     code = "not_found"
 
-    def __init__(self, kind: str, name: str, *, known: Iterable[str] = ()) -> None:
+    def __init__(self, kind: str, name: str, *, known: Iterable[str] = (), advice: str = "") -> None:
         choices = ", ".join(known)
-        super().__init__(f"{kind} '{name}' not found" + (f"; there are: {choices}" if choices else ""))
+        parts = [f"{kind} '{name}' not found", f"there are: {choices}" if choices else "", advice]
+        super().__init__("; ".join(filter(None, parts)))
         self.kind = kind
         self.name = name
 

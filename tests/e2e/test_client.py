@@ -268,5 +268,5 @@ def test_skills_are_installed_switched_shared_and_restored(client: DeerFlowClien
     ]
     assert client.skill_diff("tidy-notes", 1, 3) == ""
     assert client.search_skills("notes") == {"skills": [], "problems": [], "catalogues": []}
-    with pytest.raises(NotFoundError, match=r"skill of a catalogue 'nobody \(skills\.catalogues"):
+    with pytest.raises(NotFoundError, match=r"skill of a catalogue 'nobody' not found; skills\.catalogues"):
         client.install_skill("nobody")

@@ -16,8 +16,11 @@ SET_SECRETS = (
     "skills secrets set {skill} NAME` or PUT /api/skills/{skill}/secrets; a secret belongs into no message."
 )
 _OFF = (
-    "The skill “{name}” is switched off. Switch it on in the settings, then send this again.",
-    "技能“{name}”已停用。请在设置中启用后重新发送。",
+    (
+        "The skill “{name}” is switched off. Switch it on in the settings or with `deerflow skills enable "
+        "{name}`, then send this again."
+    ),
+    "技能“{name}”已停用。请在设置中启用，或运行 `deerflow skills enable {name}`，然后重新发送。",
 )
 _NOT_FOR_AGENT = ("This agent may not use the skill “{name}”.", "此智能体不能使用技能“{name}”。")
 _NO_SECRETS = (

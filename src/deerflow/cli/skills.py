@@ -129,7 +129,7 @@ def _local_source(source: str, catalogue: str | None) -> Path | None:
 
 
 async def _remove(skills: SkillsAccess, *, as_json: bool, name: str, is_sure: bool) -> int:
-    if not is_sure:
+    if not is_sure and (await skills.shown(name))["editable"]:  # else the removal says why it is refused
         typer.confirm(f"Remove the skill {printable(name)}?", abort=True)
     await skills.remove(name)
     if as_json:

@@ -15,7 +15,7 @@ from typing_extensions import override
 from deerflow.cli.server_api import ServerApi
 from deerflow.config import SettingsSource
 from deerflow.domain import DEFAULT_USER
-from deerflow.errors import InvalidInputError
+from deerflow.errors import InvalidInputError, NotFoundError
 from deerflow.sandbox import choose_users_root
 from deerflow.skills import InstallOptions, SkillChange
 from deerflow.skills.archive import pack
@@ -257,8 +257,14 @@ def _archive(path: Path) -> bytes:
 
 
 def _path(name: str) -> str:
-    return f"/skills/{quote(name, safe='')}"
+    return f"/skills/{_quoted(name)}"
 
 
 def _custom(name: str) -> str:
-    return f"/skills/custom/{quote(name, safe='')}"
+    return f"/skills/custom/{_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    if not name.strip(".") or "/" in name:  # would be another route
+        raise NotFoundError("skill", name[:80])
+    return quote(name, safe="")

@@ -125,7 +125,10 @@ def _opened(file: BinaryIO) -> Iterator[Mapping[PurePosixPath, _Member]]:
             yield {path: member for path, member in found.items() if not is_litter(path)}
     except _BROKEN as error:
         kind = "gzipped tar" if is_tar else "ZIP"
-        raise InvalidInputError(f"the archive cannot be unpacked as a {kind}: {error}") from error
+        raise InvalidInputError(
+            f"the archive cannot be unpacked as a {kind}: {error}; "
+            "a skill is packed as .skill, .zip or .tar.gz"
+        ) from error
 
 
 class _BoundedFile(io.BufferedReader):

@@ -163,7 +163,12 @@ class Catalogues:
         names = zip(self._catalogues, self._configured, strict=True)
         chosen = [each for each, configured in names if catalogue in (None, each.location, configured)]
         if catalogue is not None and not chosen:
-            raise NotFoundError("catalogue", catalogue[:200], known=self.locations)
+            raise NotFoundError(
+                "catalogue",
+                catalogue[:200],
+                known=self.locations,
+                advice="name it in skills.catalogues of config.yaml",
+            )
         listings = await asyncio.gather(*(self._listing(each, is_fresh=True) for each in chosen))
         found = [
             (each, entry)
@@ -173,9 +178,9 @@ class Catalogues:
         ]
         if not found:
             problems = [problem.reason for listing in listings for problem in listing.problems]
-            problems = problems if chosen else ["skills.catalogues of config.yaml names none"]
-            reasons = f" ({'; '.join(problems[:3])})" if problems else ""
-            raise NotFoundError("skill of a catalogue", f"{name[:80]}{reasons}")
+            problems = problems if chosen else ["skills.catalogues of config.yaml names no catalogue"]
+            advice = "; ".join([*problems[:3], "to install a file or folder, write its path"])
+            raise NotFoundError("skill of a catalogue", name[:80], advice=advice)
         if len(found) > 1:
             known = ", ".join(each.location for each, _ in found)
             raise ConflictError(f"several catalogues have a skill '{name}'; choose one: {known}")

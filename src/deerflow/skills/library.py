@@ -155,20 +155,21 @@ class SkillLibrary:
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """Return the versions of a custom skill as JSON objects, the oldest first; also of a removed one."""
-        versions = self.custom.history(name)
+        versions = self.custom.history_with_edits(name)
         if not versions and not self.find(name).is_editable:
             raise InvalidInputError(f"'{name}' is not one of your own skills, so it has no versions")
         return [version_view(version) for version in versions]
 
     async def rollback(self, name: str, number: int | None = None, *, author: str = "user") -> Version:
         """Restore an earlier version of a custom skill; without a number the one before the last change."""
+        await asyncio.to_thread(self.history, name)  # says why a skill has none
         if number is None:
             number = await asyncio.to_thread(self.custom.number_before, name, -1)
         return await self.editor.rollback(name, number, SkillChange(author))
 
     def diff(self, name: str, old: int | None = None, new: int | None = None) -> str:
         """Return the differences of two versions; by default of the last two. 0 is the draft."""
-        numbers = [version.number for version in self.custom.history(name)]
+        numbers = [version["version"] for version in self.history(name)]
         if not numbers:
             raise NotFoundError("version of the skill", name[:80])
         new = numbers[-1] if new is None else new

@@ -16,7 +16,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -167,6 +167,18 @@ class CustomSkills:
             if file.stem.isdigit()
         ]
 
+    def history_with_edits(self, name: str) -> list[Version]:
+        """Return all versions, the oldest first; files that were edited in the folder become the last one."""
+        target = self._target(name)
+        with suppress(
+            InvalidInputError, TooLargeError
+        ):  # files that no version may have: only what is stored
+            if (target / SKILL_FILE).is_file() and self.current(name) is None:
+                with self._locked(name):
+                    self._recover(name)
+                    self._recorded(name)
+        return self.history(name)
+
     def files_of(self, name: str, version: Version) -> dict[str, FileContent]:
         """Return the files of a version or draft."""
         objects = self._records(name) / "objects"
@@ -232,9 +244,9 @@ class CustomSkills:
 
     def number_before(self, name: str, index: int) -> int:
         """Return the version before the change that `index` names in the history; -1 is the last change."""
-        versions = self.history(name)
+        versions = self.history_with_edits(name)
         if not versions:
-            raise NotFoundError("history of the skill", name[:80])
+            raise NotFoundError("custom skill", name[:80], known=self.names())
         if not -len(versions) <= index < len(versions):
             raise InvalidInputError(f"history_index is {index}; the history has {len(versions)} entries")
         before = versions[: index % len(versions)]
@@ -251,7 +263,10 @@ class CustomSkills:
 
     def draft_diff(self, name: str) -> str:
         """Return how the draft of a skill differs from the version in use."""
-        return diff_packages(self.read(name), self.files_of(name, self._numbered(name, 0)))
+        in_use, draft = self.read(name), self.read_draft(name)
+        if draft is None:
+            raise NotFoundError("draft of the skill", name[:80])
+        return diff_packages(in_use, self.files_of(name, draft))
 
     def draft(self, name: str, source: Package, change: SkillChange) -> Version:
         """Store files as the draft of a skill's next version; the version in use stays."""

@@ -58,6 +58,7 @@ def test_a_skill_is_installed_changed_updated_and_compared(deerflow: Any, config
     first = read(deerflow("skills", "install", archive, "--json"))
     again = deerflow("skills", "install", archive)
     (home / "skills/custom/plan-trips/a.md").write_text("mine\n")
+    edited = deerflow("skills", "diff", "plan-trips")
     updated = deerflow("skills", "install", newer, "--update")
     diff = deerflow("skills", "diff", "plan-trips")
     (home / "skills/custom/plan-trips/b.md").write_text("mine\n")
@@ -68,6 +69,7 @@ def test_a_skill_is_installed_changed_updated_and_compared(deerflow: Any, config
 
     assert (first["message"], first["version"]) == ("Skill 'plan-trips' is installed", 1)
     assert (again.exit_code, "--update" in again.output) == (1, True)
+    assert "-one\n+mine" in edited.output
     assert "your changes are kept in a.md" in updated.output
     assert "+two" in diff.output
     assert (clash.exit_code, "--take-theirs" in clash.output, "b.md" in clash.output) == (1, True, True)
@@ -149,6 +151,35 @@ def test_a_file_that_is_not_there_is_said_with_a_server_too(deerflow: Any, confi
 
     for result in results:
         assert (result.exit_code, "'gone.skill' cannot be read: No such file" in result.output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("remove", "gone"), "skill 'gone' not found"),
+        (("remove", "shared"), "cannot be removed; disable it"),
+        (("diff", "shared"), "not one of your own skills"),
+        (("rollback", "shared"), "not one of your own skills"),
+        (("rollback", "gone", "1"), "skill 'gone' not found"),
+        (("install", "gone"), "write its path"),
+        (("install", "gone", "--from", "elsewhere"), "name it in skills.catalogues of config.yaml"),
+        (("install", "config.yaml"), "a skill is packed as .skill, .zip or .tar.gz"),
+        (("show", "../gone", "--url", "http://127.0.0.1:9"), "skill '../gone' not found"),
+        (("remove", "..", "--url", "http://127.0.0.1:9"), "skill '..' not found"),
+    ],
+)
+def test_what_is_not_there_is_said_without_a_question_before(
+    deerflow: Any, config: Path, home: Path, words: tuple[str, ...], said: str
+) -> None:
+    public = home / "skills/public/shared"
+    public.mkdir(parents=True)
+    (public / "SKILL.md").write_text(matter("shared"))
+
+    result = deerflow("skills", *words)
+
+    assert (result.exit_code, said in result.output, "[y/N]" in result.output) == (1, True, False), (
+        result.output
+    )
 
 
 def test_the_commands_act_on_a_server_too(home: Path) -> None:

@@ -262,9 +262,9 @@ async def test_what_cannot_be_chosen_is_said(tmp_path: Path) -> None:
 
     with pytest.raises(ConflictError, match="several catalogues have a skill 'tidy-notes'"):
         await found.fetch("tidy-notes", tmp_path / "new")
-    with pytest.raises(NotFoundError, match=r"catalogue 'three' not found; there are: .*one"):
+    with pytest.raises(NotFoundError, match=r"catalogue 'three' not found; there are: .*one.*; name it in"):
         await found.fetch("tidy-notes", tmp_path / "new", catalogue="three")
-    with pytest.raises(NotFoundError, match="skill of a catalogue 'nothing' not found"):
+    with pytest.raises(NotFoundError, match=r"skill of a catalogue 'nothing' not found; .*write its path"):
         await found.fetch("nothing", tmp_path / "new")
     await found.fetch("tidy-notes", tmp_path / "same", catalogue="two")
     await found.fetch("tidy-notes", tmp_path / "new", catalogue=str(tmp_path / "two"))

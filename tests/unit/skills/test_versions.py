@@ -91,6 +91,24 @@ def test_files_put_into_the_folder_by_hand_become_a_version_before_the_next_chan
     assert "by hand" in (skills.folder("notes") / "SKILL.md").read_text()
 
 
+def test_an_edit_in_the_folder_is_the_last_change_that_is_shown_and_undone(skills: CustomSkills) -> None:
+    skills.write("notes", package("one"), ALICE)
+    skills.write("notes", package("two"), ALICE)
+    (skills.folder("notes") / "SKILL.md").write_bytes(package("by hand")["SKILL.md"].content)
+
+    before = skills.number_before("notes", -1)
+
+    assert before == 2
+    assert [v.action for v in skills.history_with_edits("notes")] == ["create", "write", "found"]
+    assert "+by hand" in skills.diff("notes", 2, 3)
+    with pytest.raises(NotFoundError, match="draft of the skill 'notes' not found"):
+        skills.draft_diff("notes")
+    (skills.folder("notes") / "link").symlink_to("/etc/hostname")
+    assert len(skills.history_with_edits("notes")) == 3
+    with pytest.raises(NotFoundError, match="custom skill 'nobody' not found; there are: notes"):
+        skills.number_before("nobody", -1)
+
+
 def test_a_blocked_package_changes_nothing(skills: CustomSkills) -> None:
     skills.write("notes", package("one"), ALICE)
 

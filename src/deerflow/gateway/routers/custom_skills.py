@@ -94,7 +94,7 @@ async def copy_skill(name: str, user: CurrentUser, deerflow: CurrentApp) -> Resp
 async def get_skill_history(name: str, user: CurrentUser, deerflow: CurrentApp) -> Response:
     """Return the versions of a skill, the oldest first; also of a deleted skill."""
     editor = deerflow.skill_editor(user)
-    versions = await asyncio.to_thread(editor.skills.history, name)
+    versions = await asyncio.to_thread(editor.skills.history_with_edits, name)
     if not versions:
         await _editor(deerflow, name, user)  # 404 if there is no such skill at all
     return json_response({"history": [version_view(version) for version in versions]})
