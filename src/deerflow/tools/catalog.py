@@ -8,7 +8,7 @@ from langchain_core.tools import BaseTool
 from deerflow.config import ModelSettings, Settings, ToolSettings, resolve_use
 from deerflow.config.aliases import canonical_use
 from deerflow.errors import ConfigError
-from deerflow.plugins import find_plugin
+from deerflow.plugins import find_plugin, find_plugins
 from deerflow.tools.clarify import ask_clarification_tool
 from deerflow.tools.deferred import defer, tool_search_tool
 from deerflow.tools.edits import edit_files_tool
@@ -174,8 +174,15 @@ def _load(entry: ToolSettings) -> BaseTool:
 def _path_of(entry: ToolSettings) -> str:
     """Return the path or plug-in of an entry's tool; for web tools `use` may be the name of a provider."""
     use = (entry.use or entry.name).strip()
-    is_provider = ":" not in use and provider_name(use) in PROVIDERS.get(entry.name, ())
-    return entry.name if is_provider else use
+    providers = PROVIDERS.get(entry.name)
+    if ":" in use or providers is None:
+        return use
+    if provider_name(use) in providers:
+        return entry.name
+    if use not in find_plugins(GROUP):
+        known = ", ".join(sorted(providers))
+        raise ConfigError(f"use: {entry.name} has no provider {use!r}; use one of {known}, or `module:name`")
+    return use
 
 
 def _each_name_once(classes: Mapping[str, Iterable[BaseTool]]) -> Iterator[BaseTool]:

@@ -275,6 +275,7 @@ def test_the_strings_and_names_of_providers_make_tools(tool: str, use: str | Non
     ("keys", "said"),
     [
         ({}, "names no provider: set `use` or `providers` to some of bing, brave, ddg"),
+        ({"use": "gogle"}, "web_search has no provider 'gogle'; use one of bing, brave, ddg"),
         ({"providers": []}, "`providers` must be a list"),
         ({"providers": ["altavista"]}, "there is no provider 'altavista'; use some of"),
         ({"providers": [{"api_key": "x"}]}, "must be a name, or have the key `use`"),
