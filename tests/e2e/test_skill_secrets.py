@@ -267,7 +267,9 @@ async def test_secrets_are_forgotten_when_they_are_removed(scene: Scene, documen
         gone = await api.delete("/skills/weather/secrets", params=one)
         twice = await api.delete("/skills/weather/secrets", params=one)
         every = await api.delete("/skills/weather/secrets")
+        wrong = await api.put("/skills/weather/secrets", json={"WEATHER_KEY": VALUE})
 
+    assert (wrong.status_code, VALUE in wrong.text) == (422, False)
     answers = (put, known, gone, twice, every)
     assert [answer.status_code for answer in answers] == [200, 200, 200, 404, 200]
     assert put.json() == known.json()

@@ -101,6 +101,8 @@ def handle_errors(app: FastAPI) -> None:
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         # FastAPI's own handler fails on input that cannot be serialized as JSON: NaN, invalid text
         problems = error.errors()
+        if request.url.path.endswith("/secrets"):
+            problems = [{**problem, "input": "…"} for problem in problems]  # it may be a secret
         if any(isinstance(problem.get("input"), bytes) and len(problem["loc"]) == 1 for problem in problems):
             return json_response({"detail": _wrong_type(request), "code": "unsupported_type"}, 415)
         body = {"detail": problems, "message": explain_problems(problems), "code": "invalid_input"}

@@ -68,7 +68,11 @@ def found_passages(
     searchable = [f"{PurePosixPath(path).stem} {context}" for path, _, context in parts]
     hits = rank(query, searchable, limit=limit, embeddings=default_embeddings())
     names = [f"- {path}" for path, _ in texts] if len(texts) <= _NAMED_FILES else []
-    lines = ["\n".join([f"Searched {len(texts)} files{':' if names else '.'}", *names])]
+    lines = [
+        "\n".join(
+            [f"Searched {len(texts)} file{'' if len(texts) == 1 else 's'}{':' if names else '.'}", *names]
+        )
+    ]
     size = 0
     for hit in hits:
         path, passage, _ = parts[hit.index]
@@ -146,7 +150,7 @@ class _Search:
         except SandboxError:
             return [path]
         if not found:
-            return [path]
+            return [] if await self._is_folder(path) else [path]
         try:
             rules = await self.sandbox.read_file(f"{path.rstrip('/')}/.gitignore")
         except SandboxError:
@@ -155,6 +159,13 @@ class _Search:
 
         ignored = GitIgnoreSpec.from_lines(rules.splitlines()[:2000])
         return [file for file in found if not ignored.match_file(file.removeprefix(f"{path.rstrip('/')}/"))]
+
+    async def _is_folder(self, path: str) -> bool:
+        try:
+            await self.sandbox.list_dir(path, max_depth=1)
+        except SandboxError:
+            return False
+        return True
 
     async def _text(self, path: str) -> str:
         """Return a file's text; raise an error that says why there is none."""

@@ -36,7 +36,8 @@ class WebPage:
     @property
     def text(self) -> str:
         """The page as it is stored and shown: title, origin, main text."""
-        by = ", ".join(filter(None, (self.author, self.site)))
+        site = None if self.site and self.site in self.url else self.site  # else the address says it
+        by = ", ".join(filter(None, (self.author, site)))
         lines = [f"Source: {self.url}"]
         lines += [f"Published: {self.published}"] if self.published else []
         lines += [f"By: {by}"] if by else []

@@ -95,6 +95,14 @@ async def test_a_path_that_is_not_there_is_said(tmp_path: Path, path: str) -> No
     assert path in text
 
 
+async def test_an_empty_folder_is_no_file_that_cannot_be_read(tmp_path: Path) -> None:
+    text = await found(context_with(tmp_path, sub__a_md="A key.\n"), "key", f"{WORKSPACE}/sub", WORKSPACE)
+    nothing = await found(run_context(tmp_path / "other"), "key")
+
+    assert text.startswith("Searched 1 file:")
+    assert nothing == f"There are no files in {WORKSPACE}."
+
+
 async def test_a_large_folder_does_not_block_the_event_loop_and_the_answer_stays_short(
     tmp_path: Path,
 ) -> None:
